@@ -1,0 +1,1 @@
+"""The guest program: runs inside every sandbox. A leaf: imports nothing of sbxtui; the host imports only `wire` and `tree`."""

@@ -1,0 +1,1 @@
+"""Data only: templates and policies for the account side."""

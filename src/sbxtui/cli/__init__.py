@@ -1,0 +1,1 @@
+"""The command line. Lazy: a verb imports only what it runs."""

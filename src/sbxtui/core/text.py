@@ -1,0 +1,72 @@
+"""Making text from outside harmless, and showing quantities to people."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+# C0 (but tab and newline), DEL, C1, and the Unicode controls that reorder or hide text.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+# A whole escape sequence goes at once, so that `\x1b[31mred` becomes `red` and not `[31mred`.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|(?=\x1b)|$)"  # OSC, DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]?"
+)
+
+
+def harmless(text: str) -> str:
+    """Text a terminal can show and nothing more: no escapes, no controls but tab and newline, no bidi tricks.
+
+    Lone surrogates (bytes that were not UTF-8) become U+FFFD.
+    """
+    text = _SURROGATES.sub("\ufffd", text.replace("\r\n", "\n"))
+    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def harmless_line(text: str, *, limit: int = 400) -> str:
+    """`harmless` on one line: newlines and tabs become spaces, and it ends in `…` after `limit` characters."""
+    line = " ".join(harmless(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def short_age(delta: timedelta) -> str:
+    """An age as people say it: `4s`, `12m`, `3h`, `5d`."""
+    seconds = max(0, int(delta.total_seconds()))
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def short_size(size_bytes: float) -> str:
+    """A size in binary units with at most one decimal: `512 B`, `1.5 KiB`, `3 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size_bytes) < 1024 or unit == "TiB":
+            return f"{size_bytes:.0f} {unit}" if unit == "B" or size_bytes >= 10 else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    raise AssertionError("unreachable")
+
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds of `90`, `1.5h`, `2h30m`.
+
+    Raises:
+        ValueError: It is no duration.
+    """
+    text = text.strip().lower()
+    if re.fullmatch(r"\d+(?:\.\d+)?", text):
+        return float(text)
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"`{harmless_line(text)}` is no duration; write 90, 45s, 10m, 2h30m")
+    return sum(float(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd])", text))
+
+
+def iso(instant: datetime) -> str:
+    """An aware instant as ISO-8601 UTC with milliseconds and `Z`."""
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""Isolation runtimes behind one interface."""

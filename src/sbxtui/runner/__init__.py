@@ -1,0 +1,1 @@
+"""The detached supervisor of links."""

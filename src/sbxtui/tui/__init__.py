@@ -1,0 +1,1 @@
+"""The dashboard: the home of textual. Knows neither boto3 nor httpx nor SQL."""

@@ -1,0 +1,1 @@
+"""Detail tabs, one file each."""
