@@ -11,7 +11,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """One process of one boot of one machine. `start_ticks` counts clock ticks since boot; 0 where the system tells none."""
+    """One process of one boot of one machine.
+
+    `start_ticks` counts clock ticks since boot; 0 where the system tells none.
+    """
 
     pid: int
     start_ticks: int

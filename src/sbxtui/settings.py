@@ -1,71 +1,27 @@
 """Frozen settings: the only reader of the environment and of config files.
 
-Precedence: flag > `SBX_X` > `AGENT_SANDBOX_X` > trusted project file > user `config.toml` > default. Flags are laid on top by
-the faces with `dataclasses.replace`; everything below them is resolved here, once.
+Precedence: flag > `SBX_X` > `AGENT_SANDBOX_X` > trusted project file > user `config.toml` > default. Faces lay flags
+on top with `dataclasses.replace`; infra outputs come from the store, below all of these.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
-import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
-from sbxtui.core.errors import SbxError, UsageError
+from sbxtui.core.errors import UsageError
+from sbxtui.home import Home
+from sbxtui.project import read_project_file
+
+__all__ = ["Home", "Settings", "load", "locate_home"]
 
 _PREFIXES = ("SBX_", "AGENT_SANDBOX_")
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
-
-
-@dataclass(frozen=True, slots=True)
-class Home:
-    """Where one home keeps everything; two homes never see each other."""
-
-    config_dir: Path
-    state_dir: Path
-    cache_dir: Path
-    log_dir: Path
-
-    @property
-    def key(self) -> str:
-        """A short name of this home, stable for its path; used for folders outside it."""
-        return hashlib.sha256(os.fsencode(self.state_dir)).hexdigest()[:12]
-
-    @property
-    def store_file(self) -> Path:
-        """The SQLite store."""
-        return self.state_dir / "store.db"
-
-    @property
-    def bells_dir(self) -> Path:
-        """Doorbell sockets of listeners."""
-        return self.socket_dir / "bells"
-
-    @property
-    def local_dir(self) -> Path:
-        """The local cloud's own state: `cloud.json`, `cloud.lock`, keys, its CA, one folder per sandbox."""
-        return self.state_dir / "local"
-
-    @property
-    def trees_dir(self) -> Path:
-        """Sandbox file trees: as root outside every home, so that a dropped uid can reach them."""
-        if os.geteuid() == 0:
-            return Path("/var/lib/sbx") / self.key
-        return self.local_dir / "trees"
-
-    @property
-    def socket_dir(self) -> Path:
-        """A short folder for unix sockets (their paths end at 108 bytes). Not created here: see `private_dir`."""
-        if os.geteuid() == 0:
-            return Path("/run/sbx") / self.key
-        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-        if runtime and len(runtime) <= 30 and os.access(runtime, os.W_OK):
-            return Path(runtime) / f"sbx-{self.key}"
-        return Path(tempfile.gettempdir() if len(tempfile.gettempdir()) <= 30 else "/tmp") / f"sbx-{os.geteuid()}-{self.key}"  # noqa: S108 - verified by private_dir
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +35,7 @@ class Settings:
     region: str = ""
     profile: str = ""
     egress_connector: str = ""
+    memory_mib: int = 0
     workdir: str = "/work"
     verify_tls: bool = True
     agent_port: int = 8080
@@ -91,5 +48,194 @@ class Settings:
     mcp_enable_dangerous: bool = False
     mcp_max_output_bytes: int = 1_048_576
     mcp_default_timeout_ms: int = 120_000
-    is_debug: bool = False
+    time_scale: float = 1.0
+    isolation: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def load(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, setup_file: str = "") -> Settings:
+    """Resolve settings from the environment, the project file in `cwd` and the user's `config.toml`.
+
+    Args:
+        environ: Defaults to this process's environment.
+        cwd: Where a project file is looked for; defaults to the working directory.
+        setup_file: A project file named by flag; it must exist.
+
+    Raises:
+        UsageError: A value cannot be used; says which one and where it stands.
+    """
+    environ = os.environ if environ is None else environ
+    home = locate_home(environ)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    named = setup_file or _lookup(environ, "SETUP")[1]
+    project = read_project_file(cwd or Path.cwd(), named, home.trusted_file)
+    for layer, origin in ((_config_values(home), str(home.config_file)), (project.values, project.origin)):
+        for key, value in layer.items():
+            values[key] = _convert(key, value, origin)
+            sources[key] = origin
+    for suffix, key in _VARIABLES.items():
+        variable, raw = _lookup(environ, suffix)
+        if raw:
+            values[key] = _convert(key, raw, variable)
+            sources[key] = variable
+    return Settings(home=home, sources=sources, notices=project.notices, **values)
+
+
+def locate_home(environ: Mapping[str, str]) -> Home:
+    """Where this person's sbx lives: everything under `SBX_HOME`, else the platform's usual folders."""
+    _, chosen = _lookup(environ, "HOME")
+    if chosen:
+        root = Path(chosen).expanduser().absolute()
+        return Home(root / "config", root / "state", root / "cache", root / "logs")
+    from platformdirs import PlatformDirs
+
+    dirs = PlatformDirs("sbx", appauthor=False)
+    return Home(dirs.user_config_path, dirs.user_data_path, dirs.user_cache_path, dirs.user_log_path)
+
+
+# Suffix of the environment variable → field. SBX_HOME and SBX_SETUP are read before the others.
+_VARIABLES = {
+    "CONTEXT": "context",
+    "IMAGE_ARN": "image_arn",
+    "EXECUTION_ROLE_ARN": "execution_role_arn",
+    "REGION": "region",
+    "EGRESS_CONNECTOR": "egress_connector",
+    "WORKDIR": "workdir",
+    "VERIFY_TLS": "verify_tls",
+    "AGENT_PORT": "agent_port",
+    "HOOK_PORT": "hook_port",
+    "SETUP": "setup_file",
+    "STATE": "seed_state_file",
+    "INFRA_STATE": "seed_infra_state_file",
+    "MCP_HOST_PATHS": "mcp_host_paths",
+    "MCP_HOST_PATH_POLICY": "mcp_host_path_policy",
+    "MCP_ENABLE_DANGEROUS": "mcp_enable_dangerous",
+    "MCP_MAX_OUTPUT_BYTES": "mcp_max_output_bytes",
+    "MCP_DEFAULT_TIMEOUT_MS": "mcp_default_timeout_ms",
+    "TIME_SCALE": "time_scale",
+    "ISOLATION": "isolation",
+}
+_NOT_IN_CONFIG = {"setup_file", "seed_state_file", "seed_infra_state_file"}
+# Tables of config.toml that belong to the dashboard.
+_DASHBOARD_TABLES = {"keys", "ui"}
+
+
+def _lookup(environ: Mapping[str, str], suffix: str) -> tuple[str, str]:
+    for prefix in _PREFIXES:
+        if value := environ.get(prefix + suffix, ""):
+            return prefix + suffix, value
+    return _PREFIXES[0] + suffix, ""
+
+
+def _config_values(home: Home) -> dict[str, object]:
+    try:
+        text = home.config_file.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"cannot read {home.config_file}: {exc}") from exc
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise UsageError(
+            f"{home.config_file} is no valid TOML: {exc}", hint="fix the line, or move the file away"
+        ) from exc
+    known = {one.name for one in fields(Settings)} - {"home", "sources", "notices"} - _NOT_IN_CONFIG
+    unknown = sorted(set(table) - known - _DASHBOARD_TABLES)
+    if unknown:
+        raise UsageError(
+            f"{home.config_file} sets `{unknown[0]}`, which sbx does not know",
+            hint="known: " + ", ".join(sorted(known)),
+        )
+    return {key: value for key, value in table.items() if key in known}
+
+
+def _convert(key: str, value: object, origin: str) -> object:
+    try:
+        return _CONVERTERS.get(key, _text)(value)
+    except (TypeError, ValueError) as exc:
+        raise UsageError(f"{origin}: `{key}` cannot be {value!r}: {exc}") from exc
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("it must be text")
+    if "\n" in value or "\0" in value:
+        raise ValueError("it must be one line")
+    return value
+
+
+def _flag(value: object) -> bool:
+    text = str(value).strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError("write 1 or 0")
+
+
+def _whole_number(low: int, high: int) -> Callable[[object], int]:
+    def convert(value: object) -> int:
+        number = int(str(value))
+        if not low <= number <= high:
+            raise ValueError(f"it must be between {low} and {high}")
+        return number
+
+    return convert
+
+
+def _path(value: object) -> Path:
+    return Path(_text(value)).expanduser()
+
+
+def _paths(value: object) -> tuple[Path, ...]:
+    parts = value if isinstance(value, list) else _text(value).split(os.pathsep)
+    return tuple(_path(part) for part in parts if part)
+
+
+def _host_path_policy(value: object) -> str:
+    if value not in ("allowlist", "unrestricted"):
+        raise ValueError("write allowlist or unrestricted")
+    return str(value)
+
+
+def _workdir(value: object) -> str:
+    text = _text(value)
+    if not text.startswith("/"):
+        raise ValueError("it must be an absolute path inside the sandbox")
+    return text
+
+
+def _time_scale(value: object) -> float:
+    scale = float(str(value))
+    if not 0 < scale <= 100_000:
+        raise ValueError("it must be above 0 and at most 100000")
+    return scale
+
+
+def _string_table(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise TypeError("it must be a table of NAME = text")
+    return {_text(name): _text(text) for name, text in value.items()}
+
+
+_port = _whole_number(1, 65_535)
+_CONVERTERS: dict[str, Callable[[object], object]] = {
+    "workdir": _workdir,
+    "verify_tls": _flag,
+    "agent_port": _port,
+    "hook_port": _port,
+    "memory_mib": _whole_number(1, 1_048_576),
+    "seed_state_file": _path,
+    "seed_infra_state_file": _path,
+    "mcp_host_paths": _paths,
+    "mcp_host_path_policy": _host_path_policy,
+    "mcp_enable_dangerous": _flag,
+    "mcp_max_output_bytes": _whole_number(1, 1 << 40),
+    "mcp_default_timeout_ms": _whole_number(1, 1 << 40),
+    "time_scale": _time_scale,
+    "env": _string_table,
+}

@@ -1,31 +1,31 @@
 """Every error sbx raises on purpose.
 
-    SbxError                      1  failed
-    ├── UsageError                2  bad flag, name, size or file
-    ├── AddressInUse              3
-    ├── NotFound                  4
-    │   ├── SandboxNotFound
-    │   ├── ImageNotFound
-    │   └── FileMissing
-    ├── Conflict                  5  wrong state
-    │   ├── NameTaken
-    │   ├── AmbiguousReference
-    │   └── Unsupported              the image's guest, or the context, cannot do this
-    ├── AccessDenied              6  credentials or permission
-    ├── Unavailable               7  unreachable; retrying is safe
-    │   ├── ControlUnavailable
-    │   ├── GuestUnreachable
-    │   ├── RuntimeUnavailable       no isolation runtime works on this machine
-    │   └── TimedOut
-    ├── QuotaExceeded             8
-    │   └── Throttled
-    ├── PolicyDenied              9
-    ├── Incomplete               10  finished, with problems listed
-    ├── StoreError                1  the store cannot be opened or written
-    │   ├── StoreTooNew
-    │   └── StoreCorrupt
-    ├── CommandTimedOut         124  a command ran out of its time; partial output kept
-    └── Interrupted             130
+SbxError                      1  failed
+├── UsageError                2  bad flag, name, size or file
+├── AddressInUse              3
+├── NotFound                  4
+│   ├── SandboxNotFound
+│   ├── ImageNotFound
+│   └── FileMissing
+├── Conflict                  5  wrong state
+│   ├── NameTaken
+│   ├── AmbiguousReference
+│   └── Unsupported              the image's guest, or the context, cannot do this
+├── AccessDenied              6  credentials or permission
+├── Unavailable               7  unreachable; retrying is safe
+│   ├── ControlUnavailable
+│   ├── GuestUnreachable
+│   ├── RuntimeUnavailable       no isolation runtime works on this machine
+│   └── TimedOut
+├── QuotaExceeded             8
+│   └── Throttled
+├── PolicyDenied              9
+├── Incomplete               10  finished, with problems listed
+├── StoreError                1  the store cannot be opened or written
+│   ├── StoreTooNew
+│   └── StoreCorrupt
+├── CommandTimedOut         124  a command ran out of its time; partial output kept
+└── Interrupted             130
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class ContextKind(StrEnum):
 class Context:
     """A control plane: the local cloud, or an AWS profile and region.
 
-    `account_id` is empty until the caller's identity was checked once. `endpoint_url` is set for servers other than AWS.
+    `account_id` is empty until the caller's identity was checked once. `endpoint_url` is set for servers
+    other than AWS.
     """
 
     name: ContextName
@@ -183,7 +184,8 @@ class Registration:
 class Sandbox:
     """A sandbox as a person sees it: its name here, its state there, and how old that knowledge is.
 
-    `name` is empty for a machine of the account that no name points to (untracked). `seen_at` is when the control plane said `state`.
+    `name` is empty for a machine of the account that no name points to (untracked). `seen_at` is when the
+    control plane said `state`.
     """
 
     context: ContextName

@@ -11,21 +11,26 @@ MAX_NAME_LENGTH = 63
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 # A sandbox called like a verb would make `sbx VERB NAME` lines unreadable.
-VERB_WORDS = frozenset(
-    """adopt attach budget completion context cost cp create doctor events exec forward fs help image infra inspect
-    jobs keep-awake kill label local logs ls mcp metrics network output policy ports prune ps rename rm run runner script
-    secret shell snapshot fork start stop sync top trust tui version wait""".split()
-)
+_VERBS = """
+    adopt attach budget completion context cost cp create doctor events exec fork forward fs help image infra inspect
+    jobs keep-awake kill label local logs ls mcp metrics network output policy ports prune ps rename rm run runner
+    script secret shell snapshot start stop sync top trust tui version wait
+"""
+VERB_WORDS = frozenset(_VERBS.split())
 
-_ADJECTIVES = """able amber apt bold brave brisk calm clear cool crisp deft dry fair fast fine firm fond free fresh glad
-    grand keen kind late lean light live loud lucid main mild neat new nice odd open plain prime proud pure quick quiet
-    rapid rare ready ripe sharp shy slim smart soft solid spare stark still sunny sure swift tame tidy true vast vivid
-    warm wide wise witty young""".split()
-_NOUNS = """acorn alder amp anvil arch ash atlas badge basil beam birch bolt brook cedar cliff clover comet coral crane
-    creek crow delta dune ember falcon fern finch fjord flint forge fox gale glade grove gull harbor hawk hazel heron
-    ibis iris ivy jay juniper kelp kite lake larch lark lemur lily linden lotus lynx maple marsh mesa mica mint moss oak
-    onyx opal orca otter owl peak pine plum pond quail quartz raven reed ridge river robin sage seal shore slate sorrel
-    spruce stork swan thistle tide topaz vale willow wren yarrow""".split()
+_ADJECTIVES = """
+    able amber apt bold brave brisk calm clear cool crisp deft dry fair fast fine firm fond free fresh glad grand keen
+    kind late lean light live loud lucid main mild neat new nice odd open plain prime proud pure quick quiet rapid rare
+    ready ripe sharp shy slim smart soft solid spare stark still sunny sure swift tame tidy true vast vivid warm wide
+    wise witty young
+"""
+_NOUNS = """
+    acorn alder amp anvil arch ash atlas badge basil beam birch bolt brook cedar cliff clover comet coral crane creek
+    crow delta dune ember falcon fern finch fjord flint forge fox gale glade grove gull harbor hawk hazel heron ibis
+    iris ivy jay juniper kelp kite lake larch lark lemur lily linden lotus lynx maple marsh mesa mica mint moss oak onyx
+    opal orca otter owl peak pine plum pond quail quartz raven reed ridge river robin sage seal shore slate sorrel
+    spruce stork swan thistle tide topaz vale willow wren yarrow
+"""
 
 
 def check_name(name: str) -> str:
@@ -53,10 +58,10 @@ def generate_name(taken: Collection[str], choose: Callable[[Sequence[str]], str]
         choose: Picks one of a sequence, as `random.choice` does.
     """
     for _ in range(20):
-        name = f"{choose(_ADJECTIVES)}-{choose(_NOUNS)}"
+        name = f"{choose(_ADJECTIVES.split())}-{choose(_NOUNS.split())}"
         if name not in taken:
             return name
-    stem = f"{choose(_ADJECTIVES)}-{choose(_NOUNS)}"
+    stem = f"{choose(_ADJECTIVES.split())}-{choose(_NOUNS.split())}"
     number = 2
     while f"{stem}-{number}" in taken:
         number += 1

@@ -6,7 +6,9 @@ import re
 from datetime import UTC, datetime, timedelta
 
 # C0 (but tab and newline), DEL, C1, and the Unicode controls that reorder or hide text.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 # A whole escape sequence goes at once, so that `\x1b[31mred` becomes `red` and not `[31mred`.
 _ESCAPES = re.compile(
