@@ -1,0 +1,1 @@
+"""The tests: real processes, real sockets, `tmp_path`; folders mirror `src`."""

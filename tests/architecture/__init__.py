@@ -1,0 +1,1 @@
+"""The shape of the source itself: layers, lazy imports, sizes, borders."""

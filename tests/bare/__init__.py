@@ -1,0 +1,1 @@
+"""The README's two commands on a machine that has nothing."""

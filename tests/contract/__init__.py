@@ -1,0 +1,1 @@
+"""Every client of the control plane's API against the local cloud."""

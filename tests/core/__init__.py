@@ -1,0 +1,1 @@
+"""Pure values, errors, names and text."""

@@ -1,0 +1,1 @@
+"""The guest program, and the host side of its wire."""

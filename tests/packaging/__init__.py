@@ -1,0 +1,1 @@
+"""What is installed, from what is published."""

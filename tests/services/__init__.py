@@ -1,0 +1,1 @@
+"""What sbx can do, on the local cloud."""

@@ -1,0 +1,1 @@
+"""The dashboard, driven by a pilot and in a real terminal."""
