@@ -1,0 +1,71 @@
+# The front door: `make run` opens the dashboard, `make test` runs the tests. Both set themselves up in .venv and nowhere else.
+# `make run ARGS="ls --json"` passes arguments on; `make test TESTS="not soak" ARGS="tests/guest -k jobs"` narrows or widens a run.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+TESTS  ?= not slow and not soak
+JOBS   ?= 2
+
+# A stamp belongs to one folder: a virtual environment holds absolute paths and breaks when its checkout is moved or copied.
+HERE      := $(firstword $(shell pwd | cksum))
+RUN_STAMP := $(VENV)/.run-$(HERE)
+DEV_STAMP := $(VENV)/.dev-$(HERE)
+
+PIP     := PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -c constraints.txt
+PYTEST  := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+CHECKED := -p sbxtui -p sbxguest -p sbxinfra -p tests -p bench
+
+.PHONY: setup run test check lint format bench soak screenshots clean
+.DEFAULT_GOAL := setup
+
+setup: $(DEV_STAMP)
+
+run: $(RUN_STAMP)
+	@exec $(BIN)/sbx $(ARGS)
+
+test: $(DEV_STAMP)
+	$(PYTEST) -m "$(TESTS)" $(ARGS)
+
+check: lint test
+
+lint: $(DEV_STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(CHECKED)
+	$(BIN)/lint-imports
+
+format: $(DEV_STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(DEV_STAMP)
+	$(BIN)/python -m bench $(ARGS)
+
+soak: $(DEV_STAMP)
+	$(PYTEST) -m "slow or soak" --timeout 0 $(ARGS)
+
+screenshots: $(DEV_STAMP)
+	$(BIN)/python -m screenshots $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+$(RUN_STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { $(call complain, \
+	  sbx needs Python 3.11 or newer and `$(PYTHON)` is $$($(PYTHON) --version 2>/dev/null || echo missing), \
+	  make $(MAKECMDGOALS) PYTHON=/path/to/python3.11); }
+	@ls $(VENV)/.run-$(HERE) >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); $(call complain, \
+	  no virtual environment could be made with `$(PYTHON)`, on Debian and Ubuntu: apt-get install python3-venv); }
+	@echo "installing sbx into $(VENV) …" >&2
+	@$(PIP) -e .
+	@touch $@
+
+$(DEV_STAMP): $(RUN_STAMP)
+	@echo "installing what the tests need into $(VENV) …" >&2
+	@$(PIP) -e '.[dev,mcp,isal]'
+	@touch $@
+
+# $(call complain,WHAT,HINT): the same two lines that sbx itself writes.
+complain = printf 'error: %s\n\nhint: %s\n' "$(strip $(subst `,\`,$(1)))" "$(strip $(subst `,\`,$(2)))" >&2; exit 1
