@@ -1,0 +1,143 @@
+"""Things that may happen in a few named places only. A new place is added here with its reason, or the code moves."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.architecture.source import PRODUCT, ROOT, Module, dotted, modules
+
+STDOUT_WRITERS = {
+    "src/sbxtui/cli/output.py": "stdout is data, and this module is the one that knows which",
+}
+
+ENVIRONMENT_READERS = {
+    "src/sbxtui/settings.py": "the one reader of configuration",
+    "guest/sbxguest/init.py": "the guest's configuration is its environment, as a container's is",
+}
+
+# `except Exception` at process boundaries: what gets here is logged or shown, and the process lives on.
+CATCH_ALLS = {
+    "src/sbxtui/cli/main.py": "the CLI's outermost frame turns anything into an error for people",
+    "src/sbxtui/runner/main.py": "the supervisor outlives what one row does to it",
+    "src/sbxtui/localcloud/server.py": "a request handler answers 500 and serves the next one",
+    "src/sbxtui/localcloud/keeper.py": "the keeper outlives what a runtime does to it",
+    "guest/sbxguest/server.py": "a request handler answers 500 and serves the next one",
+}
+
+_UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+
+
+def test_only_the_named_modules_write_to_stdout() -> None:
+    hits = [hit for module in modules(*PRODUCT) if module.path not in STDOUT_WRITERS for hit in _stdout_uses(module)]
+    assert hits == []
+
+
+def test_only_the_named_modules_read_the_environment() -> None:
+    hits = [
+        hit
+        for module in modules(*PRODUCT)
+        if module.path not in ENVIRONMENT_READERS
+        for hit in _environment_uses(module)
+    ]
+    assert hits == []
+
+
+def test_every_exception_is_caught_at_process_boundaries_only() -> None:
+    hits = [hit for module in modules(*PRODUCT) if module.path not in CATCH_ALLS for hit in _catch_alls(module)]
+    assert hits == []
+
+
+def test_every_named_place_still_needs_its_permission() -> None:
+    found = {module.path: module for module in modules(*PRODUCT)}
+    stale = [
+        path
+        for places, uses in (
+            (STDOUT_WRITERS, _stdout_uses),
+            (ENVIRONMENT_READERS, _environment_uses),
+            (CATCH_ALLS, _catch_alls),
+        )
+        for path in places
+        if path in found and not list(uses(found[path]))
+    ]
+    assert stale == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    hits = [
+        f"{path}:{number}"
+        for path in _tracked_text_files()
+        for number, line in _lines(path)
+        if _UNFINISHED.search(line)
+    ]
+    assert hits == []
+
+
+def test_no_lock_file_records_where_packages_came_from() -> None:
+    locks = {"uv.lock", "poetry.lock", "package-lock.json", "yarn.lock", "pnpm-lock.yaml", "Pipfile.lock"}
+    assert [path for path in _tracked_files() if Path(path).name in locks] == []
+
+
+def test_constraints_pin_versions_and_name_no_place() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)] == []
+
+
+def _stdout_uses(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        is_print = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+            and not _has_file(node)
+        )
+        is_stdout = isinstance(node, ast.Attribute) and dotted(node) in ("sys.stdout", "sys.__stdout__")
+        if isinstance(node, ast.expr) and (is_print or is_stdout):
+            yield module.at(node)
+
+
+def _has_file(call: ast.Call) -> bool:
+    return any(keyword.arg == "file" for keyword in call.keywords)
+
+
+def _environment_uses(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if (isinstance(node, ast.Attribute) and dotted(node) in ("os.environ", "os.getenv", "os.environb")) or (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "os"
+            and {"environ", "getenv"} & {alias.name for alias in node.names}
+        ):
+            yield module.at(node)
+
+
+def _catch_alls(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ExceptHandler) and _catches_all(node) and not _raises_again(node):
+            yield module.at(node)
+
+
+def _catches_all(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or dotted(kind) in ("Exception", "BaseException") for kind in kinds)
+
+
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
+def _tracked_files() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30)
+    return [path for path in listed.stdout.split("\0") if path and (ROOT / path).is_file()]
+
+
+def _tracked_text_files() -> list[str]:
+    kinds = {".py", ".md", ".toml", ".yaml", ".json", ".js", ".mjs", ".sh", ".tcss", ".txt", ""}
+    return [path for path in _tracked_files() if Path(path).suffix in kinds]
+
+
+def _lines(path: str) -> Iterator[tuple[int, str]]:
+    return enumerate((ROOT / path).read_text(encoding="utf-8", errors="replace").splitlines(), start=1)
