@@ -1,1 +1,4 @@
-"""The guest program: runs inside every sandbox. A leaf: imports nothing of sbxtui; the host imports only `wire` and `tree`."""
+"""The guest program: runs inside every sandbox.
+
+A leaf: imports nothing of sbxtui; the host imports only `wire` and `tree`.
+"""

@@ -1,0 +1,165 @@
+"""What the guest knows of itself: boot id, launch identity, launch environment. Outlives the server process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sbxguest.jobs import JobTable
+
+DEFAULT_WORKDIR = "/work"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this sandbox is, as the platform's /run hook told it. Empty before that, and for images without hooks."""
+
+    id: str = ""
+    name: str = ""
+    owner: str = ""
+    purpose: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GuestSettings:
+    """The guest's environment, read once by `from_env`."""
+
+    boot_id: str
+    port: int = 8080
+    hook_port: int = 9000
+    workdir: str = DEFAULT_WORKDIR
+    job_uid: int | None = None
+    job_gid: int | None = None
+    isolation: str = ""
+    limits: Mapping[str, object] = field(default_factory=dict)
+    has_hooks: bool = False
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> GuestSettings:
+        """Read `AGENTD_*` and `SBX_*`.
+
+        Raises:
+            ValueError: A value is not what its name says; the message names it.
+        """
+        job_uid = _number(env, "SBX_JOB_UID")
+        return cls(
+            boot_id=env.get("SBX_BOOT_ID", ""),
+            port=_number(env, "AGENTD_PORT") or 8080,
+            hook_port=_number(env, "AGENTD_HOOK_PORT") or 9000,
+            workdir=env.get("SBX_WORKDIR") or DEFAULT_WORKDIR,
+            job_uid=job_uid,
+            job_gid=job_uid if (job_gid := _number(env, "SBX_JOB_GID")) is None else job_gid,
+            isolation=env.get("SBX_ISOLATION", ""),
+            limits=_limits(env),
+            has_hooks=env.get("SBX_HOOKS", "") == "1",
+        )
+
+
+class GuestState:
+    """The mutable part of the guest's knowledge of itself.
+
+    Args:
+        settings: As started.
+        keep: Called with the state as JSON after every change, so that a restarted server gets it back.
+        saved: What `keep` was last given, or empty.
+    """
+
+    def __init__(self, settings: GuestSettings, *, keep: Callable[[bytes], None], saved: bytes = b"") -> None:
+        self.settings = settings
+        self.boot_id = settings.boot_id
+        self.identity = Identity()
+        self.workdir = settings.workdir
+        self.launch_env: dict[str, str] = {}
+        self.has_run = False
+        self._keep = keep
+        if saved:
+            self._load(json.loads(saved))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether app requests are served: with hooks enabled, only after /run."""
+        return self.has_run or not self.settings.has_hooks
+
+    def take_identity(self, identity: Identity) -> bool:
+        """Note what /run said. The first call of a boot wins; a later one changes nothing and returns False."""
+        if self.has_run:
+            return False
+        self.identity = identity
+        self.has_run = True
+        self._save()
+        return True
+
+    def set_launch(self, env: Mapping[str, str], workdir: str) -> None:
+        """Replace the environment every later job starts with, and its default cwd (absolute; empty keeps it)."""
+        self.launch_env = dict(env)
+        self.workdir = workdir or self.workdir
+        self._save()
+
+    def renew_boot(self) -> str:
+        """After a fork or restore: a new boot id, so that hosts notice, and a new identity may come. Returns the id."""
+        self.boot_id = new_boot_id()
+        self.has_run = False
+        self._save()
+        return self.boot_id
+
+    def _save(self) -> None:
+        self._keep(
+            json.dumps(
+                {
+                    "boot_id": self.boot_id,
+                    "identity": asdict(self.identity),
+                    "workdir": self.workdir,
+                    "launch_env": self.launch_env,
+                    "has_run": self.has_run,
+                }
+            ).encode()
+        )
+
+    def _load(self, saved: dict[str, object]) -> None:
+        identity, launch_env = saved["identity"], saved["launch_env"]
+        if not isinstance(identity, dict) or not isinstance(launch_env, dict):
+            raise ValueError("the kept guest state is damaged")
+        self.boot_id = str(saved["boot_id"])
+        self.identity = Identity(**identity)
+        self.workdir = str(saved["workdir"])
+        self.launch_env = {str(key): str(value) for key, value in launch_env.items()}
+        self.has_run = saved["has_run"] is True
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """All that a request handler may use."""
+
+    state: GuestState
+    jobs: JobTable
+
+
+def new_boot_id() -> str:
+    """A fresh boot id: 32 hex digits."""
+    return os.urandom(16).hex()
+
+
+def _number(env: Mapping[str, str], name: str) -> int | None:
+    text = env.get(name, "")
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise ValueError(f"{name} must be a number, not `{text[:40]}`")
+    return int(text)
+
+
+def _limits(env: Mapping[str, str]) -> dict[str, object]:
+    text = env.get("SBX_LIMITS", "")
+    if not text:
+        return {}
+    try:
+        limits = json.loads(text)
+    except ValueError as exc:
+        raise ValueError("SBX_LIMITS is not JSON") from exc
+    if not isinstance(limits, dict):
+        raise ValueError("SBX_LIMITS must be a JSON object")
+    return limits
