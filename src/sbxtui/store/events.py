@@ -1,0 +1,113 @@
+"""Who changed what, when: appended in the same transaction as the change itself."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from sbxtui.core.model import Event
+from sbxtui.store.codec import instant_of, instant_text, object_of, object_text
+from sbxtui.store.db import Store, Transaction
+
+MAX_EVENTS = 100_000
+MAX_AGE = timedelta(days=30)
+# Pruning rides on appending, seldom enough to cost nothing.
+_PRUNE_EVERY = 512
+_COLUMNS = "seq, at, context, kind, subject, actor, data"
+
+
+def append(
+    transaction: Transaction,
+    *,
+    context: str,
+    kind: str,
+    subject: str,
+    actor: str,
+    data: Mapping[str, object] | None = None,
+) -> int:
+    """Add an event to a change that is being made; never tokens, credentials, environment or file contents.
+
+    Args:
+        transaction: The change; the event exists if and only if it is committed.
+        context: Where it happened; empty for what concerns the home.
+        kind: Dotted words like `sandbox.renamed`.
+        subject: What it happened to: a sandbox's name, an id, a context.
+        actor: Who did it, like `cli`, `tui`, `mcp:claude`.
+        data: JSON-safe facts.
+
+    Returns:
+        The event's number.
+    """
+    seq = transaction.insert(
+        "INSERT INTO events (at, context, kind, subject, actor, data) VALUES (?, ?, ?, ?, ?, ?)",
+        (instant_text(transaction.now), context, kind, subject, actor, object_text(data or {})),
+    )
+    if seq % _PRUNE_EVERY == 0:
+        prune(transaction)
+    return seq
+
+
+def prune(transaction: Transaction) -> int:
+    """Forget events over 30 days old and all but the newest 100,000; returns how many."""
+    newest = transaction.row("SELECT max(seq) FROM events")
+    oldest_kept = (newest[0] or 0) - MAX_EVENTS if newest else 0
+    too_old = instant_text(transaction.now - MAX_AGE)
+    return transaction.execute("DELETE FROM events WHERE seq <= ? OR at < ?", (oldest_kept, too_old))
+
+
+class Events:
+    """The home's event log."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    append = staticmethod(append)
+
+    def record(
+        self, *, context: str, kind: str, subject: str, actor: str, data: Mapping[str, object] | None = None
+    ) -> int:
+        """Append one event on its own, for what changed nothing in the store; returns its number."""
+        with self._store.transaction() as transaction:
+            return append(transaction, context=context, kind=kind, subject=subject, actor=actor, data=data)
+
+    def list(
+        self, after_seq: int = 0, *, limit: int = 1_000, context: str | None = None, subject: str | None = None
+    ) -> list[Event]:
+        """The oldest `limit` events after `after_seq`, in order; call again with the last number for more."""
+        where, parameters = _where(context, subject)
+        sql = f"SELECT {_COLUMNS} FROM events WHERE seq > ?{where} ORDER BY seq LIMIT ?"
+        return [_event_of(row) for row in self._store.rows(sql, (after_seq, *parameters, limit))]
+
+    def tail(self, limit: int = 50, *, context: str | None = None, subject: str | None = None) -> builtins.list[Event]:
+        """The newest `limit` events, in order."""
+        where, parameters = _where(context, subject)
+        sql = f"SELECT {_COLUMNS} FROM events WHERE seq > ?{where} ORDER BY seq DESC LIMIT ?"
+        return [_event_of(row) for row in reversed(self._store.rows(sql, (0, *parameters, limit)))]
+
+    def latest_seq(self) -> int:
+        """The number of the newest event ever; 0 before the first."""
+        rows = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
+        return int(rows[0][0]) if rows else 0
+
+    def prune(self) -> int:
+        """Forget events over 30 days old and all but the newest 100,000; returns how many."""
+        with self._store.transaction() as transaction:
+            return prune(transaction)
+
+
+def _where(context: str | None, subject: str | None) -> tuple[str, list[str]]:
+    sql, parameters = "", []
+    for column, value in (("context", context), ("subject", subject)):
+        if value is not None:
+            sql += f" AND {column} = ?"
+            parameters.append(value)
+    return sql, parameters
+
+
+def _event_of(row: tuple[Any, ...]) -> Event:
+    seq, at, context, kind, subject, actor, data = row
+    return Event(
+        seq=seq, at=instant_of(at), context=context, kind=kind, subject=subject, actor=actor, data=object_of(data)
+    )

@@ -1,0 +1,212 @@
+"""Opening the store's file: new, current, older, newer, damaged, or on a file system that cannot hold it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sbxtui.core.errors import StoreError, StoreTooNew
+from sbxtui.store import failures, schema
+
+log = logging.getLogger(__name__)
+
+BUSY_TIMEOUT_S = 15.0
+_LOCK_POLL_S = 0.01
+_MAGIC = b"SQLite format 3\x00"
+_SIDE_FILES = ("", "-wal", "-shm")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNotice:
+    """What a person should be told once, because opening the store changed something they own."""
+
+    message: str
+    hint: str
+    kept_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A ready connection, and the notice if the file had to be replaced."""
+
+    connection: sqlite3.Connection
+    notice: StoreNotice | None = None
+
+
+def open_file(file: Path, now: datetime) -> Opened:
+    """Open or create the store's file; its folder exists.
+
+    Raises:
+        StoreTooNew: A newer sbx wrote it; the file is untouched.
+        StoreError: It cannot be opened, written, locked or shared.
+    """
+    connection = _open_current(file)
+    if connection is not None:
+        return Opened(connection)
+    with _only_opener(file):
+        return _open_any(file, now)
+
+
+def suspect_file(file: Path) -> Path:
+    """The marker that makes the next opening look at every page of the file."""
+    return file.with_name(file.name + ".suspect")
+
+
+def _open_current(file: Path) -> sqlite3.Connection | None:
+    """The quick way in: an intact file of exactly our version. None for everything else."""
+    if not _has_magic(file) or suspect_file(file).exists():
+        return None
+    connection = None
+    try:
+        connection = _connect(file)
+        if schema.version_of(connection) == schema.SCHEMA_VERSION and _mode_of(connection) == "wal":
+            return connection
+    except sqlite3.Error as exc:
+        log.debug("store needs the slow way in: %s", exc)
+    if connection is not None:
+        connection.close()
+    return None
+
+
+def _open_any(file: Path, now: datetime) -> Opened:
+    notice = None
+    if _is_damaged(file):
+        notice = _keep_aside(file, now)
+    suspect_file(file).unlink(missing_ok=True)
+    if not file.exists():
+        os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    connection = None
+    try:
+        connection = _connect(file)
+        _check_reader(connection, file)
+        if _mode_of(connection, "WAL") != "wal":
+            raise failures.no_wal_error(file)
+        schema.migrate(connection)
+    except sqlite3.Error as exc:
+        if connection is not None:
+            connection.close()
+        raise failures.store_error(exc, file) from exc
+    except StoreError:
+        if connection is not None:
+            connection.close()
+        raise
+    return Opened(connection, notice)
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    # One connection serves all threads of the process, behind the store's own lock.
+    connection = sqlite3.connect(file, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    # A launch is persisted before it is billed, so a commit must survive a power cut, not only a crash.
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _mode_of(connection: sqlite3.Connection, wanted: str = "") -> str:
+    row = connection.execute(f"PRAGMA journal_mode{'=' + wanted if wanted else ''}").fetchone()
+    return str(row[0]).lower()
+
+
+def _check_reader(connection: sqlite3.Connection, file: Path) -> None:
+    version = schema.version_of(connection)
+    if version <= schema.SCHEMA_VERSION:
+        return
+    needed = schema.min_reader_of(connection)
+    if needed > schema.SCHEMA_VERSION:
+        raise StoreTooNew(
+            f"the store `{file}` was written by a newer sbx (schema {version}, this one knows {schema.SCHEMA_VERSION})",
+            hint="upgrade this sbx, or use another home with SBX_HOME; the file was left as it is",
+            details={"file": str(file), "schema": version, "known": schema.SCHEMA_VERSION},
+        )
+
+
+def _has_magic(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def _is_damaged(file: Path) -> bool:
+    """Whether the file holds something that is no readable database. Missing and empty files are not damaged."""
+    try:
+        if not file.exists() or file.stat().st_size == 0:
+            return False
+        if not os.access(file, os.R_OK):
+            return False
+    except OSError as exc:
+        raise failures.folder_error(exc, file.parent) from exc
+    if not _has_magic(file):
+        return True
+    connection = None
+    try:
+        connection = _connect(file)
+        if suspect_file(file).exists():
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as exc:
+        if failures.is_corruption(exc):
+            return True
+        raise failures.store_error(exc, file) from exc
+    finally:
+        if connection is not None:
+            connection.close()
+    return False
+
+
+def _keep_aside(file: Path, now: datetime) -> StoreNotice:
+    stamp = now.strftime("%Y%m%dT%H%M%SZ")
+    kept = file.with_name(f"{file.name}.corrupt-{stamp}")
+    number = 2
+    while kept.exists():
+        kept = file.with_name(f"{file.name}.corrupt-{stamp}-{number}")
+        number += 1
+    try:
+        for suffix in _SIDE_FILES:
+            side = file.with_name(file.name + suffix)
+            if side.exists():
+                side.rename(kept.with_name(kept.name + suffix))
+    except OSError as exc:
+        raise failures.folder_error(exc, file.parent) from exc
+    log.error("the store was damaged; kept aside as %s", kept)
+    return StoreNotice(
+        f"the store `{file}` was damaged: it was kept as `{kept.name}` and a new one was started, without names",
+        "`sbx ls` lists what still runs as untracked; `sbx adopt ID NAME` gives it a name again",
+        kept,
+    )
+
+
+@contextlib.contextmanager
+def _only_opener(file: Path) -> Iterator[None]:
+    """Hold the lock under which files are created, migrated and replaced. It ends with the process that holds it."""
+    import fcntl  # missing on Windows, where sbx says so in one line instead of failing to import
+
+    try:
+        descriptor = os.open(file.with_name(file.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise failures.folder_error(exc, file.parent) from exc
+    try:
+        give_up_at = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as exc:
+                if time.monotonic() > give_up_at:
+                    hint = "try again; another sbx is opening the same home"
+                    raise StoreError(
+                        f"cannot open the store `{file}`: its lock was not free in time", hint=hint
+                    ) from exc
+                time.sleep(_LOCK_POLL_S)
+            except OSError as exc:
+                raise failures.folder_error(exc, file.parent) from exc
+        yield
+    finally:
+        os.close(descriptor)
