@@ -16,7 +16,10 @@ STDOUT_WRITERS = {
 
 ENVIRONMENT_READERS = {
     "src/sbxtui/settings.py": "the one reader of configuration",
+    "src/sbxtui/home.py": "the login session says where its sockets go, and two homes must agree on it",
+    "src/sbxtui/control/local.py": "a detached process gets the caller's environment less its credentials",
     "guest/sbxguest/init.py": "the guest's configuration is its environment, as a container's is",
+    "guest/sbxguest/bridge.py": "the same, for the other program in a sandbox",
 }
 
 # `except Exception` at process boundaries: what gets here is logged or shown, and the process lives on.

@@ -41,8 +41,10 @@ def test_identity_imports_the_standard_library_and_core_only() -> None:
 
 def test_the_local_cloud_imports_settings_core_and_the_wire_only_of_us() -> None:
     allowed = (
+        "sbxtui.__version__",
         "sbxtui._version",
         "sbxtui.core",
+        "sbxtui.home",
         "sbxtui.identity",
         "sbxtui.settings",
         "sbxtui.localcloud",
