@@ -97,6 +97,7 @@ fi
 archive=$(base)
 root=$(mktemp -d "${TMPDIR:-/tmp}/sbx-bare.XXXXXX")
 if [ "$keep" ]; then echo "the root stays in $root" >&2; else trap 'rm -rf --one-file-system "$root"' EXIT; fi
+chmod 755 "$root"
 tar -C "$root" -xf "$archive"
 carry_over_network "$root"
 cp "$here/session.sh" "$root/session.sh"

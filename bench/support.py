@@ -1,0 +1,118 @@
+"""Pieces of every benchmark: a throw-away home, child processes with their memory, interleaved medians."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+Row = tuple[str, str, str]
+
+SBX = (sys.executable, "-m", "sbxtui")
+_FOREIGN = ("SBX_", "AGENT_SANDBOX_", "AWS_")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A finished child: its wall time, and the most memory it ever held."""
+
+    duration_s: float
+    peak_rss_bytes: int
+    stdout: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BenchHome:
+    """A home of its own below a temporary folder, on the local cloud."""
+
+    folder: Path
+    env: Mapping[str, str]
+
+    def sbx(self, *arguments: str) -> Ended:
+        """Run one `sbx` command in a new process; raises RuntimeError when it fails."""
+        return run_child([*SBX, *arguments], env=self.env, cwd=self.folder)
+
+
+@contextmanager
+def bench_home() -> Iterator[BenchHome]:
+    """A fresh home; afterwards its sandboxes and its local cloud are gone."""
+    with tempfile.TemporaryDirectory(prefix="sbx-bench-") as name:
+        env = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
+        home = BenchHome(Path(name), {**env, "SBX_HOME": name, "NO_COLOR": "1"})
+        try:
+            yield home
+        finally:
+            for closing in (("rm", "--all", "--yes"), ("local", "stop")):
+                subprocess.run(
+                    [*SBX, *closing],
+                    env=home.env,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=60,
+                    check=False,
+                )
+
+
+def run_child(command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Ended:
+    """Run `command` to its end.
+
+    Raises:
+        RuntimeError: It ended with another code than 0; the message has its last words.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        began = time.perf_counter()
+        child = subprocess.Popen(command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        _, status, usage = os.wait4(child.pid, 0)
+        duration_s = time.perf_counter() - began
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != 0:
+            err.seek(0)
+            words = err.read()[-800:].decode(errors="replace")
+            raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}: {words}")
+        out.seek(0)
+        return Ended(duration_s, usage.ru_maxrss * 1024, out.read())
+
+
+def interleaved(*sides: Callable[[], float], rounds: int) -> list[float]:
+    """The median of each side over `rounds` rounds, one call of every side in each; the first round warms up and is dropped."""
+    samples: list[list[float]] = [[] for _ in sides]
+    for number in range(rounds + 1):
+        for kept, side in zip(samples, sides, strict=True):
+            value = side()
+            if number:
+                kept.append(value)
+    return [statistics.median(kept) for kept in samples]
+
+
+def ratio_row(what: str, ours_s: float, theirs_s: float, theirs: str) -> Row:
+    """A row for two durations in seconds."""
+    return (what, milliseconds(ours_s), f"{milliseconds(theirs_s)} {theirs}, {ours_s / theirs_s:.2f} ×")
+
+
+def milliseconds(duration_s: float) -> str:
+    """Seconds as people compare them: `0.83 ms`, `41 ms`, `1.24 s`."""
+    value = duration_s * 1000
+    if value >= 1000:
+        return f"{duration_s:.2f} s"
+    return f"{value:.0f} ms" if value >= 10 else f"{value:.2f} ms"
+
+
+def machine_facts() -> str:
+    """One line on what was measured on; nothing that tells one machine from another of its kind."""
+    cpuinfo = Path("/proc/cpuinfo")
+    model = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else None
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    kernel = ".".join(platform.release().split(".")[:2])
+    return (
+        f"{os.cpu_count()} cores ({model.group(1) if model else platform.machine()}), {memory_gib:.0f} GiB, "
+        f"{platform.system()} {kernel}, Python {platform.python_version()}"
+    )
