@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import pty
 import re
@@ -136,8 +135,9 @@ def _first_frame(home: BenchHome) -> list[Row]:
 
 
 def _client_env(home: BenchHome) -> dict[str, str]:
-    lines = home.sbx("local", "env", "--json").stdout.decode()
-    return {str(key): str(value) for key, value in json.loads(lines).items()}
+    shell = f'lines=$({" ".join(SBX)} local env) && eval "$lines" && env -0'
+    printed = run_child(["sh", "-c", shell], env=home.env).stdout.decode()
+    return dict(entry.split("=", 1) for entry in printed.split("\0") if "=" in entry)
 
 
 def _seconds_to_first_frame(command: Sequence[str], env: Mapping[str, str]) -> float:

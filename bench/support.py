@@ -83,7 +83,7 @@ def run_child(command: Sequence[str], *, env: Mapping[str, str] | None = None, c
 
 
 def interleaved(*sides: Callable[[], float], rounds: int) -> list[float]:
-    """The median of each side over `rounds` rounds, one call of every side in each; the first round warms up and is dropped."""
+    """The median of each side over `rounds` rounds of one call each; a first round warms up and is dropped."""
     samples: list[list[float]] = [[] for _ in sides]
     for number in range(rounds + 1):
         for kept, side in zip(samples, sides, strict=True):
