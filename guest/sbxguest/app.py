@@ -247,7 +247,7 @@ class App:
             self._guest,
             scope["method"],
             scope["path"],
-            dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)),
+            dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="surrogateescape")),
             {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
             _receive=receive,
         )
