@@ -1,0 +1,321 @@
+"""The control plane as the rest of sbx sees it: our values in and out, our errors only.
+
+AWS's spellings stop here. Nothing of AWS is imported before the first call, and making a `ControlApi` does no I/O.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sbxtui.control import decode
+from sbxtui.control.calls import Call, Kind, Timeouts
+from sbxtui.control.credentials import StaticCredentials
+from sbxtui.control.retry import RetryPolicy, delay_before_retry
+from sbxtui.core.errors import ControlUnavailable, SandboxNotFound, SbxError, TimedOut, UsageError
+from sbxtui.core.model import (
+    Context,
+    ContextKind,
+    EndpointToken,
+    Image,
+    ImageVersion,
+    LaunchRequest,
+    SandboxId,
+    SandboxListing,
+    SandboxRecord,
+)
+from sbxtui.core.text import harmless_line
+
+__all__ = ["ControlApi", "StaticCredentials"]
+
+_SERVICE = "lambda-microvms"
+_PAGE_SIZE = 50
+_MAX_TOKEN_MINUTES = 60
+_HOOK_PORT = 9_000
+_USUAL_TIMEOUTS = Timeouts()
+_USUAL_RETRIES = RetryPolicy()
+
+
+class ControlApi:
+    """The control plane of one context. Safe to share between tasks, threads and event loops.
+
+    Failed calls are tried again while that can help; every call ends within a minute. Cancelling gives up waiting, it
+    does not take back what was asked.
+
+    Args:
+        context: Whose control plane.
+        credentials: Ours, for the local cloud; None means the person's own AWS credentials.
+        ca_bundle: A file of CAs to trust instead of the usual ones.
+        hook_port: Never in the scope of an endpoint token.
+        timeouts: Limits of one attempt and of a whole call.
+        retries: How often and how patiently to try again.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        credentials: StaticCredentials | None = None,
+        ca_bundle: str = "",
+        hook_port: int = _HOOK_PORT,
+        timeouts: Timeouts = _USUAL_TIMEOUTS,
+        retries: RetryPolicy = _USUAL_RETRIES,
+    ) -> None:
+        self.context = context
+        self._credentials = credentials
+        self._ca_bundle = ca_bundle
+        self._hook_port = hook_port
+        self._timeouts = timeouts
+        self._retries = retries
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    async def run(self, request: LaunchRequest, *, client_token: str) -> SandboxRecord:
+        """Launch a sandbox; the same token with the same request gives the same sandbox, whatever its state now.
+
+        Raises:
+            ImageNotFound: No such image, or none of its versions is active.
+            QuotaExceeded: The account is full. Throttled: Too many launches at once.
+            UsageError: The platform cannot take this request; nothing was launched.
+            Conflict: The token belongs to another request.
+            ControlUnavailable, TimedOut: Whether it was launched is not known; the same call tells.
+        """
+        _check_image_arn(request.image_arn)
+        parameters = decode.run_parameters(request, client_token)
+        answer = await self._call("RunMicrovm", parameters, kind="image", target=request.image_arn)
+        return decode.sandbox_record(answer)
+
+    async def get(self, sandbox_id: str) -> SandboxRecord:
+        """One sandbox as the control plane knows it; that may lag some seconds behind.
+
+        Raises:
+            SandboxNotFound: There is none of that id, or it ended long ago.
+        """
+        return decode.sandbox_record(await self._sandbox_call("GetMicrovm", sandbox_id))
+
+    async def list(self, *, image_arn: str = "") -> list[SandboxListing]:
+        """All sandboxes of the account and region, those that ended in the last day included; of one image if given."""
+        filters = {"imageIdentifier": image_arn} if image_arn else {}
+        items = await self._pages("ListMicrovms", filters, kind="image", target=image_arn)
+        # A sandbox made while the pages were read can shift another one onto two of them.
+        listings = {item.id: item for item in map(decode.sandbox_listing, items)}
+        return [*listings.values()]
+
+    async def suspend(self, sandbox_id: str) -> None:
+        """Ask for suspension; of a suspended one too.
+
+        Raises:
+            SandboxNotFound: There is none of that id. Conflict: Its state forbids it.
+        """
+        await self._sandbox_call("SuspendMicrovm", sandbox_id)
+
+    async def resume(self, sandbox_id: str) -> None:
+        """Ask for resumption; of a running one too.
+
+        Raises:
+            SandboxNotFound: There is none of that id. Conflict: Its state forbids it.
+        """
+        await self._sandbox_call("ResumeMicrovm", sandbox_id)
+
+    async def terminate(self, sandbox_id: str) -> None:
+        """End a sandbox; one that has ended or that nobody knows is left as it is."""
+        try:
+            await self._sandbox_call("TerminateMicrovm", sandbox_id)
+        except SandboxNotFound:
+            return
+
+    async def mint_token(self, sandbox_id: str, ports: Sequence[int], *, ttl_minutes: int = 60) -> EndpointToken:
+        """Make a token that opens some ports of a sandbox's endpoint, suspended or not.
+
+        Args:
+            sandbox_id: Whose endpoint.
+            ports: Which ports; none means any but the hook port.
+            ttl_minutes: 1 to 60.
+
+        Raises:
+            UsageError: A port or duration that cannot be, or the hook port.
+            SandboxNotFound: There is none of that id. Conflict: Its state forbids it.
+        """
+        self._check_scope(ports, ttl_minutes)
+        parameters = {
+            "expirationInMinutes": ttl_minutes,
+            "allowedPorts": decode.port_specifications(ports, self._hook_port),
+        }
+        # Counted from before the call, so that the token never seems to live longer than it does.
+        minted_at = datetime.now(UTC)
+        answer = await self._sandbox_call("CreateMicrovmAuthToken", sandbox_id, parameters)
+        return EndpointToken(
+            sandbox_id=SandboxId(sandbox_id),
+            ports=tuple(sorted(set(ports))),
+            value=decode.token_value(answer),
+            minted_at=minted_at,
+            expires_at=minted_at + timedelta(minutes=ttl_minutes),
+        )
+
+    async def images(self, name_filter: str = "") -> builtins.list[Image]:
+        """The account's images; those whose name contains `name_filter` if given."""
+        filters = {"nameFilter": name_filter} if name_filter else {}
+        return [decode.image(item) for item in await self._pages("ListMicrovmImages", filters)]
+
+    async def managed_images(self) -> builtins.list[Image]:
+        """The platform's own base images."""
+        items = await self._pages("ListManagedMicrovmImages", {})
+        return [decode.image(item, is_managed=True) for item in items]
+
+    async def image(self, arn: str) -> Image:
+        """One image of the account.
+
+        Raises:
+            ImageNotFound: There is none. UsageError: That is no image ARN.
+        """
+        _check_image_arn(arn)
+        answer = await self._call("GetMicrovmImage", {"imageIdentifier": arn}, kind="image", target=arn)
+        return decode.image(answer)
+
+    async def image_versions(self, arn: str) -> builtins.list[ImageVersion]:
+        """All versions of an image, as the platform orders them; managed images too.
+
+        Raises:
+            ImageNotFound: There is none. UsageError: That is no image ARN.
+        """
+        _check_image_arn(arn)
+        is_managed = ":aws:microvm-image:" in arn
+        operation = "ListManagedMicrovmImageVersions" if is_managed else "ListMicrovmImageVersions"
+        items = await self._pages(operation, {"imageIdentifier": arn}, kind="image", target=arn)
+        return [decode.image_version(item, is_managed=is_managed) for item in items]
+
+    async def image_version(self, arn: str, version: str) -> ImageVersion:
+        """One version of an image, with its memory and the hooks it answers.
+
+        Raises:
+            ImageNotFound: There is none. UsageError: That is no image ARN.
+        """
+        _check_image_arn(arn)
+        parameters = {"imageIdentifier": arn, "imageVersion": version}
+        answer = await self._call("GetMicrovmImageVersion", parameters, kind="image", target=f"{arn} {version}")
+        return decode.image_version(answer)
+
+    async def caller_account(self) -> str:
+        """The account the credentials belong to, asked now; the local cloud's is known without asking.
+
+        Raises:
+            AccessDenied: There are no credentials, or they are not accepted.
+        """
+        if self.context.kind is ContextKind.LOCAL and self.context.account_id:
+            return self.context.account_id
+        answer = await self._call("GetCallerIdentity", {}, kind="account", service="sts")
+        return str(answer.get("Account", ""))
+
+    def _check_scope(self, ports: Sequence[int], ttl_minutes: int) -> None:
+        for port in ports:
+            if not 1 <= port <= 65_535:
+                raise UsageError(f"{port} is no port", hint="ports go from 1 to 65535")
+            if port == self._hook_port:
+                raise UsageError(f"port {port} is the sandbox's hook port: no token opens it", hint="use another port")
+        if not 1 <= ttl_minutes <= _MAX_TOKEN_MINUTES:
+            raise UsageError(f"an endpoint token cannot live {ttl_minutes} minutes", hint="1 to 60 are possible")
+
+    async def _sandbox_call(
+        self, operation: str, sandbox_id: str, parameters: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        # An empty id would turn the request's path into that of another operation.
+        if not sandbox_id or "/" in sandbox_id:
+            raise UsageError(f"`{harmless_line(sandbox_id, limit=64)}` is no id of a sandbox")
+        identified = {"microvmIdentifier": sandbox_id, **(parameters or {})}
+        return await self._call(operation, identified, kind="sandbox", target=sandbox_id)
+
+    async def _pages(
+        self, operation: str, filters: Mapping[str, Any], *, kind: Kind = "", target: str = ""
+    ) -> builtins.list[dict[str, Any]]:
+        """The items of all pages. A page may be empty and not the last: only the token says whether more follow."""
+        items: builtins.list[dict[str, Any]] = []
+        tokens: set[str] = set()
+        parameters = {**filters, "maxResults": _PAGE_SIZE}
+        while True:
+            answer = await self._call(operation, parameters, kind=kind, target=target)
+            items += answer.get("items") or []
+            token = answer.get("nextToken")
+            if not token:
+                return items
+            if token in tokens:
+                raise ControlUnavailable(f"cannot {operation}: the server gives the same page again and again")
+            tokens.add(token)
+            parameters["nextToken"] = token
+
+    async def _call(
+        self,
+        operation: str,
+        parameters: Mapping[str, Any],
+        *,
+        kind: Kind = "",
+        target: str = "",
+        service: str = _SERVICE,
+    ) -> dict[str, Any]:
+        call = Call(operation, self.context, kind, target, service)
+        attempts = 0
+        last: SbxError | None = None
+        try:
+            async with asyncio.timeout(self._timeouts.call_s):
+                while True:
+                    try:
+                        return await asyncio.to_thread(self._send, call, dict(parameters))
+                    except SbxError as exc:
+                        last = exc
+                        attempts += 1
+                        delay_s = delay_before_retry(exc, attempts, self._retries)
+                        if delay_s is None:
+                            raise
+                    await asyncio.sleep(delay_s)
+        except TimeoutError as exc:
+            message = f"cannot {call}: no answer within {self._timeouts.call_s:g} s"
+            raise TimedOut(message, hint=last.hint if last else "try again; it may still happen") from exc
+
+    def _send(self, call: Call, parameters: dict[str, Any]) -> dict[str, Any]:
+        """One attempt, in a thread: blocks until the answer or botocore's own timeouts."""
+        from botocore import xform_name
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
+
+        from sbxtui.control.errors import translate
+        from sbxtui.control.limits import check_limits
+
+        try:
+            client = self._client(call.service)
+            check_limits(client, call.operation, parameters)
+            method = getattr(client, xform_name(call.operation))
+            answer: dict[str, Any] = method(**parameters)
+        except (BotoCoreError, ClientError, ResponseParserError) as exc:
+            raise translate(exc, call) from exc
+        return answer
+
+    def _client(self, service: str) -> Any:
+        from sbxtui.control.session import make_client
+
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = make_client(
+                    service,
+                    self.context,
+                    credentials=self._credentials,
+                    ca_bundle=self._ca_bundle,
+                    timeouts=self._timeouts,
+                )
+            return self._clients[service]
+
+
+def _check_image_arn(arn: str) -> None:
+    """Refuse what the platform would refuse in three different ways, before it is asked."""
+    if arn.startswith("arn:") and ":microvm-image:" in arn:
+        return
+    shown = harmless_line(arn, limit=200)
+    if ":microvm-image/" in arn:
+        right = harmless_line(arn.replace(":microvm-image/", ":microvm-image:"), limit=200)
+        raise UsageError(f"`{shown}` is no image ARN: it ends in a colon and the name", hint=f"try `{right}`")
+    raise UsageError(
+        f"`{shown}` is no image ARN",
+        hint="use the full one, `arn:aws:lambda:REGION:ACCOUNT:microvm-image:NAME`; `sbx image ls` shows them",
+    )
