@@ -17,7 +17,7 @@ PIP     := PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip insta
 PYTEST  := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 CHECKED := -p sbxtui -p sbxguest -p sbxinfra -p tests -p bench
 
-.PHONY: setup run test check lint format bench soak screenshots clean
+.PHONY: setup run test check lint lint-style lint-format lint-types lint-layers format bench soak screenshots clean
 .DEFAULT_GOAL := setup
 
 setup: $(DEV_STAMP)
@@ -30,11 +30,20 @@ test: $(DEV_STAMP)
 
 check: lint test
 
-lint: $(DEV_STAMP)
-	$(BIN)/ruff check .
+# One target per tool, so that `make -k lint` tells everything that is wrong.
+lint: lint-style lint-format lint-types lint-layers
+
+lint-style: $(DEV_STAMP)
+	$(BIN)/ruff check --output-format concise .
+
+lint-format: $(DEV_STAMP)
 	$(BIN)/ruff format --check .
+
+lint-types: $(DEV_STAMP)
 	$(BIN)/mypy $(CHECKED)
-	$(BIN)/lint-imports
+
+lint-layers: $(DEV_STAMP)
+	@$(BIN)/lint-imports --no-logo
 
 format: $(DEV_STAMP)
 	$(BIN)/ruff check --fix .

@@ -97,8 +97,8 @@ fi
 archive=$(base)
 root=$(mktemp -d "${TMPDIR:-/tmp}/sbx-bare.XXXXXX")
 if [ "$keep" ]; then echo "the root stays in $root" >&2; else trap 'rm -rf --one-file-system "$root"' EXIT; fi
-chmod 755 "$root"
 tar -C "$root" -xf "$archive"
+chmod 755 "$root"
 carry_over_network "$root"
 cp "$here/session.sh" "$root/session.sh"
 SBX_BARE_ENTER=$root SBX_BARE_DEPTH=$depth unshare --mount --pid --ipc --uts --fork --kill-child "$0" </dev/null
