@@ -1,0 +1,49 @@
+"""Argparse with our errors, our global flags, and verbs that name their code."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from sbxtui.core.errors import UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose mistakes are our errors."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting, so that `--json` and exit codes hold for mistakes too."""
+        raise UsageError(message, hint=f"see `{self.prog} --help`")
+
+
+def add_global_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("global flags")
+    add = group.add_argument
+    quiet = argparse.SUPPRESS
+    add("--context", "-c", default=quiet, metavar="NAME", help="act on this context instead of the one in use")
+    add("--region", default=quiet, help="AWS region")
+    add("--profile", default=quiet, help="AWS profile")
+    add("--file", "-f", dest="setup_file", default=quiet, metavar="FILE", help="project file (sandbox.yaml)")
+    add("--json", action="store_true", default=quiet, help="one JSON document on stdout, errors as JSON on stderr")
+    add("--quiet", "-q", action="store_true", default=quiet, help="only the data")
+    add("--no-input", action="store_true", default=quiet, help="never ask")
+    add("--debug", action="store_true", default=quiet, help="show tracebacks and debug logs")
+
+
+class Adder:
+    """Adds verbs to one list of subcommands."""
+
+    def __init__(self, verbs: argparse._SubParsersAction[Parser]) -> None:
+        self._verbs = verbs
+
+    def __call__(self, name: str, handler: str, help_text: str, *, detail: str = "") -> Parser:
+        parser = self._verbs.add_parser(name, help=help_text, description=detail or help_text)
+        parser.set_defaults(handler=f"sbxtui.cli.{handler}")
+        add_global_flags(parser)
+        return parser
+
+    def group(self, name: str, help_text: str) -> Adder:
+        """A verb with verbs of its own."""
+        parser = self._verbs.add_parser(name, help=help_text, description=help_text)
+        verbs = parser.add_subparsers(dest=f"{name}_verb", metavar="VERB", parser_class=Parser, required=True)
+        return Adder(verbs)

@@ -1,0 +1,53 @@
+"""One call of `sbx`: its arguments, where output goes, and the services it may use."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from sbxtui.cli.output import Output, ask, is_interactive
+from sbxtui.core.errors import UsageError
+from sbxtui.settings import Settings
+from sbxtui.wiring import Services
+
+ACTOR = "cli:you"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a verb gets. `args` holds the flags the parser of that verb declares."""
+
+    args: argparse.Namespace
+    settings: Settings
+    out: Output
+    services: Services
+
+    def confirm(self, question: str, *, consequences: list[str]) -> None:
+        """Go on only if the person agrees to the consequences.
+
+        Raises:
+            UsageError: Nobody can be asked and `--yes` was not given, or the answer was no; nothing was done.
+        """
+        if self.args.yes:
+            return
+        for line in consequences:
+            self.out.note(f"  {line}")
+        if self.args.no_input or not sys.stdin.isatty():
+            raise UsageError(f"{question} needs an answer, and nobody can be asked here", hint="add --yes")
+        if not ask(f"{question}?"):
+            raise UsageError("not confirmed: nothing was done")
+
+
+def with_flags(settings: Settings, args: argparse.Namespace) -> Settings:
+    """Settings with the global flags laid on top."""
+    given: dict[str, Any] = {key: getattr(args, key) for key in ("context", "region", "profile") if getattr(args, key)}
+    sources = {**settings.sources, **{key: "flag" for key in given}}
+    return dataclasses.replace(settings, **given, sources=sources)
+
+
+def can_open_dashboard() -> bool:
+    """Whether the three standard streams are a terminal the dashboard can draw on."""
+    return is_interactive()

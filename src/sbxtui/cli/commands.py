@@ -1,0 +1,92 @@
+"""`exec` and `run`: the command's bytes are ours to pass on, its exit code is ours to return."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+
+from sbxtui.cli import show
+from sbxtui.cli.call import Call
+from sbxtui.cli.lifecycle import options_of
+from sbxtui.cli.recovery import recover
+from sbxtui.core.errors import CommandTimedOut, UsageError
+from sbxtui.core.model import ExecResult
+from sbxtui.services.jobs import Command, OnOutput
+from sbxtui.services.runnerctl import start_runner
+
+_CHUNK_BYTES = 1 << 16
+
+
+async def exec_(call: Call) -> int:
+    """Run a command in a sandbox."""
+    command = _command(call)
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    result = await call.services.jobs.exec(row, command, stdin=_stdin(call), on_output=_writer(call))
+    return _finish(call, result)
+
+
+async def run(call: Call) -> int:
+    """Make a sandbox for one command, and remove it."""
+    args = call.args
+    command = _command(call)
+    options = options_of(args, call)
+    if args.image_arn:
+        if options.image:
+            raise UsageError("the image was named twice", hint="leave out --image or the ARN in front of --")
+        args.image = args.image_arn
+        options = options_of(args, call)
+    await recover(call)
+    # If this process is killed, the runner ends the sandbox.
+    start_runner(call.settings.home)
+    result = await call.services.one_shots.run(
+        args.name,
+        options,
+        command,
+        stdin=_stdin(call),
+        on_output=_writer(call),
+        on_progress=call.out.progress,
+    )
+    return _finish(call, result)
+
+
+def _command(call: Call) -> Command:
+    args = call.args
+    if not args.command:
+        raise UsageError(f"`sbx {args.verb}` was given no command", hint=f"sbx {args.verb} … -- CMD [ARG…]")
+    # For `run`, --env belongs to the sandbox, so that everything in it sees the same environment.
+    env = dict(args.env) if args.verb == "exec" else {}
+    return Command(argv=args.command, cwd=args.cwd, env=env, timeout_s=args.timeout, user=args.user)
+
+
+def _stdin(call: Call) -> AsyncIterator[bytes] | None:
+    return _read_stdin() if call.args.stdin else None
+
+
+async def _read_stdin() -> AsyncIterator[bytes]:
+    # A plain read returns what is there: a typed line reaches the command at once.
+    while chunk := await asyncio.to_thread(os.read, sys.stdin.fileno(), _CHUNK_BYTES):
+        yield chunk
+
+
+def _writer(call: Call) -> OnOutput | None:
+    """Pass output on as it arrives, at the reader's pace; under `--json` it is collected for the document instead."""
+    if call.out.is_json:
+        return None
+
+    async def write(channel: str, data: bytes) -> None:
+        await asyncio.to_thread(call.out.raw, data, is_stderr=channel == "err")
+
+    return write
+
+
+def _finish(call: Call, result: ExecResult) -> int:
+    if call.out.is_json:
+        call.out.json(show.exec_json(result))
+    if result.lingering:
+        call.out.note("note: the command ended, but something it started still runs and holds its output open")
+    if result.timed_out:
+        timeout = f"{call.args.timeout:g} s" if call.args.timeout else "its limit"
+        raise CommandTimedOut(f"the command did not end within {timeout}; it was killed with all its children")
+    return result.exit_code

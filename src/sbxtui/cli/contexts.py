@@ -1,0 +1,95 @@
+"""`context ls|use|add|rm` and `trust`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sbxtui.cli.call import Call
+from sbxtui.core.errors import UsageError
+from sbxtui.core.model import Context, ContextKind, ContextName
+from sbxtui.project import trust as trust_project
+
+
+def ls(call: Call) -> int:
+    """List contexts; a star marks the one that counts."""
+    current = call.services.context.name
+    contexts = call.services.contexts.list()
+    if call.out.is_json:
+        call.out.json([{**_context_json(one, call), "current": one.name == current} for one in contexts])
+        return 0
+    rows = [
+        ("*" if one.name == current else "", one.name, one.kind.value, one.region, one.profile, _isolation(one, call))
+        for one in contexts
+    ]
+    call.out.table(("", "NAME", "KIND", "REGION", "PROFILE", "ISOLATION"), rows)
+    return 0
+
+
+def use(call: Call) -> int:
+    """Make a context the one in use."""
+    context = call.services.contexts.use(call.args.name, actor=call.services.actor)
+    if call.settings.context:
+        source = call.settings.sources.get("context", "the settings")
+        call.out.note(f"note: {source} names `{call.settings.context}`, which still wins")
+    call.out.line(context.name)
+    return 0
+
+
+def add(call: Call) -> int:
+    """Add an AWS context, or one for any server that speaks the same API."""
+    args = call.args
+    region = args.region or call.settings.region
+    if not region:
+        raise UsageError("a context needs a region", hint=f"sbx context add {args.name} --region us-east-1")
+    context = Context(
+        name=ContextName(args.name),
+        kind=ContextKind.AWS,
+        region=region,
+        profile=args.profile or call.settings.profile,
+        endpoint_url=args.endpoint_url,
+    )
+    call.services.contexts.add(context, actor=call.services.actor)
+    if call.out.is_json:
+        call.out.json(_context_json(context, call))
+    call.out.line(context.name)
+    return 0
+
+
+def rm(call: Call) -> int:
+    """Remove a context; its sandboxes live on, but their names are forgotten."""
+    services = call.services
+    context = services.contexts.get(call.args.name)
+    names = [row.name for row in services.registry.list(context.name)]
+    if call.args.dry_run:
+        call.out.line(context.name)
+        return 0
+    losses = [f"forgets the names {', '.join(names)}; the sandboxes themselves live on"] if names else []
+    call.confirm(f"remove context `{context.name}`", consequences=losses)
+    services.contexts.remove(context.name, actor=services.actor)
+    call.out.line(context.name)
+    return 0
+
+
+def trust(call: Call) -> int:
+    """Trust a folder's project file as it is now."""
+    path = trust_project(Path(call.args.folder).absolute(), call.settings.home.trusted_file)
+    if call.out.is_json:
+        call.out.json({"trusted": str(path)})
+    call.out.line(str(path))
+    return 0
+
+
+def _context_json(context: Context, call: Call) -> dict[str, object]:
+    return {
+        "name": context.name,
+        "kind": context.kind.value,
+        "region": context.region or None,
+        "profile": context.profile or None,
+        "account_id": context.account_id or None,
+        "endpoint_url": context.endpoint_url or None,
+        "isolation": _isolation(context, call) or None,
+    }
+
+
+def _isolation(context: Context, call: Call) -> str:
+    return call.services.planes.isolation_words(context)

@@ -1,0 +1,174 @@
+"""`create stop start rm wait adopt rename label prune`."""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import Namespace
+from collections.abc import Awaitable, Callable
+
+from sbxtui.cli import show
+from sbxtui.cli.call import Call
+from sbxtui.cli.recovery import recover
+from sbxtui.core.errors import SandboxNotFound, UsageError
+from sbxtui.core.model import Registration, SandboxId
+from sbxtui.services.launch import CreateOptions
+from sbxtui.services.sandboxes import Goal
+from sbxtui.services.targets import for_each, resolve_targets
+
+
+async def create(call: Call) -> int:
+    """Make a sandbox and print its name."""
+    await recover(call)
+    options = options_of(call.args, call)
+    if call.args.replace:
+        await _make_room(call)
+    call.out.progress("creating")
+    row = await call.services.launcher.create(call.args.name, options, on_progress=call.out.progress)
+    if call.out.is_json:
+        call.out.json(show.registration_json(row))
+    call.out.line(row.name)
+    return 0
+
+
+def options_of(args: Namespace, call: Call) -> CreateOptions:
+    """The create flags as options.
+
+    Raises:
+        UsageError: `--egress` without a connector to attach, or a flag that cannot be.
+    """
+    if args.idle and args.idle < 60:
+        raise UsageError(f"--idle {args.idle} is too short", hint="the platform's shortest window is 60 s")
+    if not 0 <= args.max_duration <= 28_800:
+        raise UsageError(f"--max-duration {args.max_duration} is not possible", hint="between 1 and 28800 s (8 h)")
+    connectors = tuple(args.egress_connector)
+    if args.egress and not connectors:
+        if not call.settings.egress_connector:
+            raise UsageError(
+                "--egress has no connector to attach",
+                hint="set SBX_EGRESS_CONNECTOR, or name one with --egress-connector ARN",
+            )
+        connectors = (call.settings.egress_connector,)
+    return CreateOptions(
+        image=args.image,
+        role=args.role,
+        memory_mib=args.memory,
+        cpus=args.cpus,
+        env=dict(args.env),
+        labels=dict(args.label),
+        idle_s=args.idle,
+        max_duration_s=args.max_duration,
+        network=args.network,
+        egress_connectors=connectors,
+        ingress_connectors=tuple(args.ingress_connector),
+        workdir=args.workdir,
+    )
+
+
+async def stop(call: Call) -> int:
+    """Suspend."""
+    return await _change_each(call, call.services.sandboxes.suspend)
+
+
+async def start(call: Call) -> int:
+    """Resume."""
+    return await _change_each(call, call.services.sandboxes.resume)
+
+
+async def rm(call: Call) -> int:
+    """Terminate and forget; also a machine that has no name here, by its full id."""
+    await recover(call)
+    try:
+        targets = resolve_targets(
+            call.services.registry, call.services.context, call.args.sandboxes, is_all=call.args.all
+        )
+    except SandboxNotFound:
+        if len(call.args.sandboxes) == 1 and call.args.sandboxes[0].startswith("microvm-"):
+            return await _rm_untracked(call, SandboxId(call.args.sandboxes[0]))
+        raise
+    if call.args.dry_run:
+        return show.outcomes(call.out, await for_each(targets, _would_remove))
+    if targets:
+        noun = f"`{targets[0].name}`" if len(targets) == 1 else f"{len(targets)} sandboxes"
+        losses = [f"{row.name}: its memory, its files in {call.settings.workdir}, its running jobs" for row in targets]
+        call.confirm(f"remove {noun} for good", consequences=losses)
+    return show.outcomes(call.out, await for_each(targets, call.services.sandboxes.remove))
+
+
+async def wait(call: Call) -> int:
+    """Wait for a state."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    record = await call.services.sandboxes.wait(row, Goal(call.args.goal), timeout_s=call.args.timeout)
+    if call.out.is_json:
+        call.out.json(show.record_json(record) if record else {"id": row.id, "state": "TERMINATED"})
+    return 0
+
+
+async def adopt(call: Call) -> int:
+    """Give a name to a machine that has none here."""
+    row = await call.services.sandboxes.adopt(call.args.id, call.args.name)
+    return _show_row(call, row)
+
+
+async def rename(call: Call) -> int:
+    """Give a sandbox another name."""
+    return _show_row(call, await call.services.sandboxes.rename(call.args.old, call.args.new))
+
+
+async def label(call: Call) -> int:
+    """Set labels."""
+    return _show_row(call, await call.services.sandboxes.label(call.args.sandbox, dict(call.args.labels)))
+
+
+async def prune(call: Call) -> int:
+    """Forget names of sandboxes that are gone."""
+    gone = await call.services.sandboxes.prune(is_dry_run=True)
+    if gone and not call.args.dry_run:
+        call.confirm(f"forget {len(gone)} names", consequences=gone)
+        gone = await call.services.sandboxes.prune(is_dry_run=False)
+    if call.out.is_json:
+        call.out.json(gone)
+    for name in gone:
+        call.out.line(name)
+    if not gone:
+        call.out.note("nothing to prune")
+    return 0
+
+
+async def _change_each(call: Call, act: Callable[[Registration], Awaitable[str]]) -> int:
+    await recover(call)
+    targets = resolve_targets(call.services.registry, call.services.context, call.args.sandboxes, is_all=call.args.all)
+    return show.outcomes(call.out, await for_each(targets, act))
+
+
+async def _make_room(call: Call) -> None:
+    if call.args.name is None:
+        raise UsageError("--replace needs a NAME", hint="sbx create NAME --replace")
+    try:
+        row = await asyncio.to_thread(call.services.registry.get, call.services.context.name, call.args.name)
+    except SandboxNotFound:
+        return
+    call.out.progress(f"removing the old {row.name}")
+    await call.services.sandboxes.remove(row)
+
+
+async def _rm_untracked(call: Call, sandbox_id: SandboxId) -> int:
+    record = await call.services.sandboxes.record(sandbox_id)
+    if call.args.dry_run:
+        call.out.line(record.id)
+        return 0
+    call.confirm(f"terminate the untracked `{record.id}`", consequences=[f"state {record.state.value}"])
+    plane = await call.services.planes.open_for_change(call.services.context)
+    await plane.terminate(record.id)
+    call.out.line(record.id)
+    return 0
+
+
+async def _would_remove(row: Registration) -> str:
+    return "would be removed"
+
+
+def _show_row(call: Call, row: Registration) -> int:
+    if call.out.is_json:
+        call.out.json(show.registration_json(row))
+    call.out.line(row.name)
+    return 0

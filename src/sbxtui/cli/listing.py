@@ -1,0 +1,93 @@
+"""`ls ps inspect`, and what `sbx` prints where no dashboard can open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sbxtui.cli import show
+from sbxtui.cli.call import Call
+from sbxtui.cli.recovery import recover
+from sbxtui.core.filters import parse_filter, sort_sandboxes
+from sbxtui.core.model import Sandbox
+from sbxtui.services.inventory import Inventory
+
+
+async def ls_default(call: Call) -> int:
+    """`sbx` without a verb and without a terminal."""
+    return await _list(call, all_contexts=False, with_terminated=False, filter_text="", sort="name")
+
+
+async def ls(call: Call) -> int:
+    """List sandboxes."""
+    args = call.args
+    return await _list(
+        call, all_contexts=args.all_contexts, with_terminated=args.all, filter_text=args.filter, sort=args.sort
+    )
+
+
+async def ps(call: Call) -> int:
+    """Status of one sandbox, or the list."""
+    if not call.args.sandbox:
+        return await ls_default(call)
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    inventory = await call.services.inventories.live(call.services.context)
+    _report(call, inventory)
+    found = [one for one in inventory.sandboxes if one.name == row.name]
+    if call.out.is_json:
+        call.out.json(show.sandbox_json(found[0]) if found else None)
+    call.out.table(show.SANDBOX_COLUMNS, [show.sandbox_row(one) for one in found])
+    return inventory.error.exit_code if inventory.error else 0
+
+
+async def inspect(call: Call) -> int:
+    """The control plane's record and ours, as JSON."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    record = await call.services.sandboxes.record(row.id)
+    call.out.json({**show.registration_json(row), "record": show.record_json(record)})
+    return 0
+
+
+async def _list(call: Call, *, all_contexts: bool, with_terminated: bool, filter_text: str, sort: str) -> int:
+    wanted = parse_filter(filter_text)
+    sort_sandboxes([], sort)
+    await recover(call)
+    services = call.services
+    contexts = services.contexts.list() if all_contexts else [services.context]
+    inventories = await asyncio.gather(*(services.inventories.live(context) for context in contexts))
+    now = datetime.now(UTC)
+    matching = [one for inventory in inventories for one in inventory.sandboxes if wanted.matches(one, now)]
+    shown = [one for one in matching if with_terminated or not one.state.is_gone]
+    rows = sort_sandboxes(shown, sort)
+    if call.out.is_json:
+        call.out.json([show.sandbox_json(one) for one in rows])
+    elif call.out.is_quiet:
+        for one in rows:
+            call.out.line(one.name or one.id)
+    else:
+        _table(call, rows, with_context=all_contexts)
+    for inventory in inventories:
+        _report(call, inventory)
+    _report_hidden(call, len(matching) - len(shown))
+    return next((inventory.error.exit_code for inventory in inventories if inventory.error), 0)
+
+
+def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool) -> None:
+    if not rows:
+        call.out.note("no sandboxes: `sbx create` makes one")
+        return
+    columns = ("CONTEXT", *show.SANDBOX_COLUMNS) if with_context else show.SANDBOX_COLUMNS
+    cells = [(one.context, *show.sandbox_row(one)) if with_context else show.sandbox_row(one) for one in rows]
+    call.out.table(columns, cells)
+
+
+def _report(call: Call, inventory: Inventory) -> None:
+    if inventory.error is not None:
+        call.out.error(inventory.error)
+
+
+def _report_hidden(call: Call, count: int) -> None:
+    if count:
+        noun = "sandbox is" if count == 1 else "sandboxes are"
+        call.out.note(f"note: {count} terminated {noun} not shown: `--all` shows, `sbx prune` forgets")

@@ -1,0 +1,92 @@
+"""`sbx`: parse, run one verb, turn its end into an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from sbxtui.cli import parser
+from sbxtui.cli.call import ACTOR, Call, can_open_dashboard, with_flags
+from sbxtui.cli.output import Output, give_up_stdout
+from sbxtui.core.errors import Interrupted, SbxError
+from sbxtui.settings import load
+from sbxtui.wiring import Services
+
+_FAILED = 1
+_COMMAND_FAILED = 125
+_BROKEN_PIPE = 128 + signal.SIGPIPE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `sbx` with `argv` (default: this process's) and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    # Before the line is understood, its words must do for how an error about it is shown.
+    out = Output(is_json="--json" in words)
+    is_debug = "--debug" in words
+    try:
+        args = parser.parse(words)
+        out = Output(is_json=args.json, is_quiet=args.quiet)
+        return _dispatch(args, out)
+    except SystemExit as exc:
+        return int(exc.code or 0)
+    except BrokenPipeError:
+        give_up_stdout()
+        return _BROKEN_PIPE
+    except KeyboardInterrupt:
+        out.error(Interrupted("interrupted"))
+        return Interrupted.exit_code
+    except SbxError as exc:
+        out.error(exc)
+        _show_traceback(is_debug)
+        return _error_code(words, exc)
+    except Exception as exc:  # noqa: BLE001 - the last boundary of this process
+        out.error(_fault(exc))
+        _show_traceback(is_debug)
+        return _error_code(words, None)
+
+
+def _dispatch(args: Any, out: Output) -> int:
+    logging.basicConfig(
+        level=logging.DEBUG if args.debug else logging.ERROR, stream=sys.stderr, format="%(name)s: %(message)s"
+    )
+    settings = with_flags(load(setup_file=args.setup_file), args)
+    for notice in settings.notices:
+        out.note(f"note: {notice}")
+    if not args.handler:
+        args.handler = "sbxtui.cli.dashboard:tui" if can_open_dashboard() else "sbxtui.cli.listing:ls_default"
+    module, _, function = args.handler.partition(":")
+    run = getattr(importlib.import_module(module), function)
+    services = Services(settings, actor=ACTOR, context_name=args.context)
+    try:
+        result = run(Call(args, settings, out, services))
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        return int(result or 0)
+    finally:
+        services.close()
+
+
+def _error_code(words: Sequence[str], error: SbxError | None) -> int:
+    verb = parser.verb_of(words)
+    if verb in parser.COMMAND_VERBS:
+        return error.exit_code if error and error.exit_code in (124, 126, 127, 130, 255) else _COMMAND_FAILED
+    return error.exit_code if error else _FAILED
+
+
+def _fault(exc: Exception) -> SbxError:
+    return SbxError(
+        f"sbx failed: {type(exc).__name__}: {exc}",
+        hint="this is a fault of sbx; run again with --debug and report what it prints",
+    )
+
+
+def _show_traceback(is_debug: bool) -> None:
+    if is_debug:
+        traceback.print_exc(file=sys.stderr)

@@ -1,0 +1,95 @@
+"""What goes to the person or the script: data on stdout, everything else on stderr. The only writer of stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TextIO
+
+from sbxtui.core.errors import SbxError
+from sbxtui.core.text import harmless, harmless_line, iso
+
+
+class Output:
+    """Writes results and notices as the global flags ask for."""
+
+    def __init__(self, *, is_json: bool = False, is_quiet: bool = False) -> None:
+        self.is_json = is_json
+        self.is_quiet = is_quiet
+
+    def line(self, text: str) -> None:
+        """One line of data for people; nothing under `--json`."""
+        if not self.is_json:
+            _write(sys.stdout, harmless(text) + "\n")
+
+    def json(self, document: object) -> None:
+        """One JSON document on one line, whatever the flags."""
+        _write(sys.stdout, json.dumps(document, default=_jsonable, ensure_ascii=False) + "\n")
+
+    def raw(self, data: bytes, *, is_stderr: bool = False) -> None:
+        """Bytes of a command, untouched and unbuffered; raises BrokenPipeError when the reader left."""
+        stream = sys.stderr.buffer if is_stderr else sys.stdout.buffer
+        stream.write(data)
+        stream.flush()
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Left-aligned columns, two blanks apart; the header is left out when quiet."""
+        cells = [[harmless_line(cell) for cell in row] for row in rows]
+        if not self.is_quiet:
+            cells.insert(0, list(columns))
+        widths = [max((len(row[at]) for row in cells), default=0) for at in range(len(columns))]
+        for row in cells:
+            self.line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+    def note(self, text: str) -> None:
+        """A notice for people on stderr; silenced by `--quiet`."""
+        if not self.is_quiet:
+            _write(sys.stderr, harmless(text) + "\n")
+
+    def progress(self, words: str) -> None:
+        """What is being done now: only where somebody watches a terminal."""
+        if not self.is_quiet and not self.is_json and sys.stderr.isatty():
+            _write(sys.stderr, f"{harmless_line(words)} …\n")
+
+    def error(self, error: SbxError) -> None:
+        """An error: one JSON line for scripts, else two paragraphs for people."""
+        if self.is_json:
+            _write(sys.stderr, json.dumps({"error": error.as_json()}, default=_jsonable) + "\n")
+            return
+        hint = f"\n\nhint: {error.hint}" if error.hint else ""
+        _write(sys.stderr, harmless(f"error: {error.message}{hint}") + "\n")
+
+
+def ask(question: str) -> bool:
+    """Ask a person for a yes on the terminal; anything else is a no."""
+    _write(sys.stderr, harmless(question) + " [y/N] ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def is_interactive() -> bool:
+    """Whether a person can see the screen and type: all three streams are terminals that can be drawn on."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
+
+
+def give_up_stdout() -> None:
+    """After a broken pipe: keep Python from failing again when it flushes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()
+
+
+def _jsonable(value: Any) -> object:
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)

@@ -1,0 +1,103 @@
+"""Every verb and flag of `sbx`. Knows argparse only: verbs name their code as `module:function`, imported when run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from sbxtui._version import __version__
+from sbxtui.cli.adder import Adder, Parser, add_global_flags
+from sbxtui.cli.verbs import add_verbs
+
+# Their exit code is the command's own, so that sbx's own failures are 125 (as with docker and env).
+COMMAND_VERBS = frozenset({"exec", "run"})
+
+# A command's words are cut off before argparse sees them: they may look like our flags.
+_GLOBAL_VALUE_FLAGS = frozenset({"--context", "-c", "--region", "--profile", "-f", "--file"})
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line.
+
+    Returns:
+        A namespace with `handler` (empty: no verb was given), the global flags and the verb's own; for `exec` and
+        `run` also `command`, the words of the command.
+
+    Raises:
+        UsageError: The line cannot be understood.
+        SystemExit: `--help` or `--version` was printed.
+    """
+    own, command = _split_command(argv)
+    args = _build().parse_args(own)
+    args.command = command
+    return args
+
+
+def verb_of(argv: Sequence[str]) -> str:
+    """The verb of a line, even of one that cannot be parsed; empty when it has none."""
+    at = _verb_index(argv)
+    return "" if at is None else argv[at]
+
+
+def verbs() -> dict[str, argparse.ArgumentParser]:
+    """Every verb with its own parser, for completion and documentation."""
+    actions = [action for action in _build()._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(actions[0].choices)
+
+
+def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Cut the words of the command from the line of a command verb: after `--`, or after the sandbox's name."""
+    verb = _verb_index(argv)
+    if verb is None or argv[verb] not in COMMAND_VERBS:
+        return list(argv), []
+    values = _GLOBAL_VALUE_FLAGS | _value_flags(argv[verb])
+    # `run` takes no sandbox: without `--` its first word is an image ARN (as in the seed) or begins the command.
+    at = verb + 1
+    names_left = 1 if argv[verb] == "exec" else 0
+    while at < len(argv):
+        word = argv[at]
+        if word == "--":
+            return list(argv[:at]), list(argv[at + 1 :])
+        if word.startswith("-") and word != "-":
+            at += 2 if word in values else 1
+            continue
+        if names_left == 0 and not (argv[verb] == "run" and "--" in argv[at:] and word.startswith("arn:")):
+            return list(argv[:at]), list(argv[at:])
+        names_left = max(0, names_left - 1)
+        at += 1
+    return list(argv), []
+
+
+def _verb_index(argv: Sequence[str]) -> int | None:
+    at = 0
+    while at < len(argv):
+        if argv[at] in _GLOBAL_VALUE_FLAGS:
+            at += 2
+        elif argv[at].startswith("-"):
+            at += 1
+        else:
+            return at
+    return None
+
+
+def _value_flags(verb: str) -> frozenset[str]:
+    common = {"--cwd", "--env", "--timeout", "--user", "--env-file"}
+    if verb == "exec":
+        return frozenset(common)
+    create = {"--image", "-i", "--role", "--memory", "-m", "--cpus", "--label", "--idle", "--max-duration", "--workdir"}
+    return frozenset(common | create | {"--egress-connector", "--ingress-connector", "--network", "--name"})
+
+
+def _build() -> Parser:
+    parser = Parser(
+        prog="sbx",
+        description="Disposable, isolated machines for code nobody has reviewed. Without a verb: the dashboard.",
+        epilog="`sbx VERB --help` tells more of a verb.",
+    )
+    parser.set_defaults(handler="", verb="", context="", region="", profile="", setup_file="")
+    parser.set_defaults(json=False, quiet=False, no_input=False, debug=False)
+    parser.add_argument("--version", action="version", version=f"sbx {__version__}")
+    add_global_flags(parser)
+    subparsers = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser, title="verbs")
+    add_verbs(Adder(subparsers))
+    return parser

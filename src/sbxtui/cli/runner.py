@@ -1,0 +1,30 @@
+"""`runner status|stop`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sbxtui.cli.call import Call
+from sbxtui.services.leftovers import is_one_shot
+from sbxtui.services.runnerctl import find_runner, stop_runner
+
+
+async def status(call: Call) -> int:
+    """Whether the runner runs, and what it looks after."""
+    identity = find_runner(call.settings.home)
+    rows = await asyncio.to_thread(call.services.registry.list)
+    watched = [row.name for row in rows if is_one_shot(row)]
+    if call.out.is_json:
+        call.out.json({"pid": identity.pid if identity else None, "watched": watched})
+    elif identity is None:
+        call.out.line("not running: it starts when it is needed")
+    else:
+        call.out.line(f"running as pid {identity.pid}; looks after {len(watched)} one-shot sandboxes")
+    return 0
+
+
+async def stop(call: Call) -> int:
+    """Ask the runner to finish."""
+    was_running = await stop_runner(call.settings.home)
+    call.out.note("stopped" if was_running else "it was not running")
+    return 0

@@ -1,0 +1,69 @@
+"""`events` and `doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sbxtui.cli import show
+from sbxtui.cli.call import Call
+from sbxtui.core.errors import SandboxNotFound, UsageError
+from sbxtui.core.model import Event
+from sbxtui.services.activity import follow_events
+from sbxtui.services.doctor import Patient, examine
+
+_MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+
+
+async def events(call: Call) -> int:
+    """Who did what; with `--follow`, as it happens."""
+    if call.args.tail < 0:
+        raise UsageError(f"--tail {call.args.tail} is not possible", hint="0 or more")
+    subject = await _subject(call)
+    log = call.services.events
+    newest = await asyncio.to_thread(log.latest_seq)
+    _print(call, log.tail(call.args.tail, subject=subject) if call.args.tail else [])
+    if not call.args.follow:
+        return 0
+    async for batch in follow_events(call.settings.home, log, after_seq=newest, subject=subject):
+        _print(call, batch)
+    return 0
+
+
+async def doctor(call: Call) -> int:
+    """Check this machine, the context and the isolation; exits 1 when something is broken."""
+    services = call.services
+    patient = Patient(
+        call.settings,
+        registry=lambda: services.registry,
+        planes=lambda: services.planes,
+        context=lambda: services.context,
+    )
+    checks = await examine(patient)
+    if call.out.is_json:
+        call.out.json(
+            [{"name": one.name, "status": one.status, "words": one.words, "hint": one.hint} for one in checks]
+        )
+    for one in checks:
+        call.out.line(f"{_MARKS[one.status]}  {one.name:<12} {one.words}")
+        if one.hint:
+            call.out.line(f"      {'':<12} hint: {one.hint}")
+    return 1 if any(one.status == "fail" for one in checks) else 0
+
+
+async def _subject(call: Call) -> str | None:
+    if not call.args.sandbox:
+        return None
+    try:
+        row = await call.services.sandboxes.find(call.args.sandbox)
+    except SandboxNotFound:
+        # A removed sandbox has events too.
+        return str(call.args.sandbox)
+    return row.name
+
+
+def _print(call: Call, batch: list[Event]) -> None:
+    for event in batch:
+        if call.out.is_json:
+            call.out.json(show.event_json(event))
+        else:
+            call.out.line(show.event_line(event))

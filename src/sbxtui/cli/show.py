@@ -1,0 +1,166 @@
+"""Values as `--json` documents and as table cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sbxtui.cli.output import Output
+from sbxtui.core.model import Event, ExecResult, FileInfo, IdlePolicy, Registration, Sandbox, SandboxRecord
+from sbxtui.core.text import harmless_line, iso, short_age
+from sbxtui.services.targets import Outcome
+
+SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ID")
+
+
+def sandbox_json(sandbox: Sandbox) -> dict[str, object]:
+    """A sandbox as scripts see it. `seen_at` is when its state was told, null if that is unknown."""
+    return {
+        "name": sandbox.name or None,
+        "id": sandbox.id or None,
+        "context": sandbox.context,
+        "state": sandbox.state.value,
+        "state_reason": sandbox.state_reason or None,
+        "tracked": sandbox.is_tracked,
+        "image": sandbox.image_name,
+        "image_arn": sandbox.image_arn,
+        "image_version": sandbox.image_version,
+        "endpoint": sandbox.endpoint or None,
+        "network": sandbox.facts.get("network"),
+        "isolation": sandbox.facts.get("isolation"),
+        "memory_mib": sandbox.facts.get("memory_mib"),
+        "labels": dict(sandbox.labels),
+        "created_at": iso(sandbox.created_at),
+        "seen_at": iso(sandbox.seen_at) if sandbox.seen_at else None,
+    }
+
+
+def sandbox_row(sandbox: Sandbox) -> tuple[str, ...]:
+    """A sandbox's cells for `SANDBOX_COLUMNS`."""
+    state = f"{sandbox.state.value.lower()}" + (f" ({sandbox.state_reason})" if sandbox.state_reason else "")
+    return (
+        sandbox.name or "(untracked)",
+        state,
+        short_age(datetime.now(UTC) - sandbox.created_at),
+        sandbox.image_name,
+        str(sandbox.facts.get("network") or "-"),
+        sandbox.id or "-",
+    )
+
+
+def registration_json(row: Registration) -> dict[str, object]:
+    """A row as scripts see it; never the environment it was launched with."""
+    return {
+        "name": row.name,
+        "id": row.id or None,
+        "context": row.context,
+        "endpoint": row.endpoint or None,
+        "image_arn": row.request.image_arn,
+        "network": row.facts.get("network"),
+        "isolation": row.facts.get("isolation"),
+        "memory_mib": row.facts.get("memory_mib"),
+        "labels": dict(row.labels),
+        "created_at": iso(row.created_at),
+    }
+
+
+def record_json(record: SandboxRecord) -> dict[str, object]:
+    """The control plane's record, in our names."""
+    return {
+        "id": record.id,
+        "state": record.state.value,
+        "state_reason": record.state_reason or None,
+        "endpoint": record.endpoint or None,
+        "image_arn": record.image_arn,
+        "image_version": record.image_version,
+        "started_at": iso(record.started_at),
+        "terminated_at": iso(record.terminated_at) if record.terminated_at else None,
+        "max_duration_s": record.max_duration_s or None,
+        "idle": _idle_json(record.idle),
+        "execution_role_arn": record.execution_role_arn or None,
+        "ingress_connectors": list(record.ingress_connectors),
+        "egress_connectors": list(record.egress_connectors),
+    }
+
+
+def event_json(event: Event) -> dict[str, object]:
+    """An event as scripts see it."""
+    return {
+        "seq": event.seq,
+        "at": iso(event.at),
+        "context": event.context or None,
+        "kind": event.kind,
+        "subject": event.subject,
+        "actor": event.actor,
+        "data": dict(event.data),
+    }
+
+
+def event_line(event: Event) -> str:
+    """An event on one line for people."""
+    data = " ".join(f"{key}={value}" for key, value in event.data.items() if value not in ("", None))
+    text = (
+        f"{event.at.astimezone():%Y-%m-%d %H:%M:%S}  {event.kind:<20}  {event.subject:<20}  {event.actor:<10}  {data}"
+    )
+    return harmless_line(text, limit=300).rstrip()
+
+
+def file_json(info: FileInfo) -> dict[str, object]:
+    """A file as scripts see it."""
+    return {
+        "path": info.path,
+        "kind": info.kind,
+        "size_bytes": info.size_bytes,
+        "mode": f"{info.mode:04o}",
+        "modified_at": iso(info.modified_at),
+        "target": info.target or None,
+    }
+
+
+def exec_json(result: ExecResult) -> dict[str, object]:
+    """A finished command as scripts see it; output that is not UTF-8 comes as base64."""
+    return {
+        "exit_code": result.exit_code,
+        "signal": result.signal or None,
+        "timed_out": result.timed_out,
+        "lingering": result.lingering,
+        "duration_s": round(result.duration_s, 3),
+        **_bytes_json("stdout", result.stdout),
+        **_bytes_json("stderr", result.stderr),
+    }
+
+
+def outcomes(out: Output, results: Sequence[Outcome]) -> int:
+    """Show what became of several sandboxes; the exit code is the first failure's, or 0."""
+    if out.is_json:
+        out.json([_outcome_json(one) for one in results])
+    for one in results:
+        if one.error is not None:
+            if not out.is_json:
+                out.error(one.error)
+            continue
+        out.line(one.name)
+        if one.words:
+            out.note(f"{one.name}: {one.words}")
+    return next((one.error.exit_code for one in results if one.error), 0)
+
+
+def _outcome_json(one: Outcome) -> dict[str, object]:
+    if one.error is None:
+        return {"name": one.name, "ok": True, "message": one.words}
+    return {"name": one.name, "ok": False, "error": one.error.as_json()}
+
+
+def _idle_json(idle: IdlePolicy | None) -> dict[str, object] | None:
+    if idle is None:
+        return None
+    return {"max_idle_s": idle.max_idle_s, "suspended_s": idle.suspended_s, "auto_resume": idle.auto_resume}
+
+
+def _bytes_json(name: str, data: bytes) -> dict[str, object]:
+    try:
+        return {name: data.decode("utf-8"), f"{name}_encoding": "utf-8"}
+    except UnicodeDecodeError:
+        import base64
+
+        return {name: base64.b64encode(data).decode("ascii"), f"{name}_encoding": "base64"}

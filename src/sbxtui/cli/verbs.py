@@ -1,0 +1,205 @@
+"""The verbs of `sbx` with their flags, by group. Each names its code as `module:function`, imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+
+from sbxtui.cli.adder import Adder, Parser
+from sbxtui.core.text import parse_duration_s
+
+
+def seconds(text: str) -> float:
+    """A duration argument in seconds: `90`, `10m`, `2h30m`."""
+    try:
+        return parse_duration_s(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
+
+
+def whole_seconds(text: str) -> int:
+    """A duration argument in whole seconds."""
+    return round(seconds(text))
+
+
+def pair(text: str) -> tuple[str, str]:
+    """A `KEY=VALUE` argument."""
+    key, sign, value = text.partition("=")
+    if not sign or not key or "\0" in text:
+        raise argparse.ArgumentTypeError(f"`{text}` must be KEY=VALUE")
+    return key, value
+
+
+def _names(parser: Parser, *, many: bool = True) -> None:
+    if many:
+        parser.add_argument("sandboxes", nargs="*", metavar="SANDBOX", help="name, id, unique prefix, or a glob")
+        parser.add_argument("--all", action="store_true", help="every tracked sandbox of the context")
+    else:
+        parser.add_argument("sandbox", metavar="SANDBOX", help="name, id, or unique prefix")
+
+
+def _destructive(parser: Parser) -> None:
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+
+
+def _create_flags(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--image", "-i", default="", metavar="IMAGE", help="image name or ARN (default: sbx-base)")
+    add("--role", default="", metavar="ARN", help="execution role")
+    add(
+        "--memory",
+        "-m",
+        type=int,
+        default=0,
+        metavar="MIB",
+        help="512, 1024, 2048, 4096 or 8192: picks the image of that size",
+    )
+    add("--cpus", type=int, default=0, metavar="N", help="checked against what the size gives")
+    add("--env", type=pair, action="append", default=[], metavar="K=V", help="environment of every command")
+    add("--label", type=pair, action="append", default=[], metavar="K=V", help="a label for filters")
+    add(
+        "--idle",
+        type=whole_seconds,
+        default=0,
+        metavar="SECONDS",
+        help="suspend after this long without traffic (60 or more)",
+    )
+    add(
+        "--max-duration",
+        type=whole_seconds,
+        default=0,
+        metavar="SECONDS",
+        help="terminate after this long (at most 8 h)",
+    )
+    add("--egress", "-e", action="store_true", help="attach the egress connector of the settings or infra outputs")
+    add("--egress-connector", action="append", default=[], metavar="ARN", help="attach this egress connector")
+    add("--ingress-connector", action="append", default=[], metavar="ARN", help="attach this ingress connector")
+    add("--network", default="", metavar="POLICY", help="none, allow=HOST:PORT,… or internet")
+    add("--workdir", default="", metavar="DIR", help="working folder of commands (default /work)")
+
+
+def _lifecycle(add: Adder) -> None:
+    create = add("create", "lifecycle:create", "make a sandbox and wait until it answers; prints its name")
+    create.add_argument("name", nargs="?", default=None, metavar="NAME", help="omitted: made up")
+    _create_flags(create)
+    create.add_argument("--replace", action="store_true", help="first remove a sandbox of that name")
+    ls = add("ls", "listing:ls", "list sandboxes with their live state")
+    ls.add_argument("--all-contexts", action="store_true", help="of every context")
+    ls.add_argument("--all", action="store_true", help="also terminated ones")
+    ls.add_argument("--filter", default="", metavar="EXPR", help="like `state:run age<1h !image:py text`")
+    ls.add_argument(
+        "--sort", default="name", metavar="KEYS", help="name, state, age, image, id, context; -age reverses"
+    )
+    ps = add("ps", "listing:ps", "status of one sandbox, or of all")
+    ps.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
+    _names(add("inspect", "listing:inspect", "full control-plane record as JSON"), many=False)
+    _names(add("stop", "lifecycle:stop", "suspend: memory and disk are kept"))
+    _names(add("start", "lifecycle:start", "resume"))
+    rm = add("rm", "lifecycle:rm", "terminate and forget")
+    _names(rm)
+    _destructive(rm)
+    wait = add("wait", "lifecycle:wait", "wait for a state")
+    _names(wait, many=False)
+    wait.add_argument("--for", dest="goal", required=True, choices=["running", "suspended", "terminated", "ready"])
+    wait.add_argument("--timeout", type=seconds, default=300.0, metavar="S")
+    adopt = add("adopt", "lifecycle:adopt", "give a name to a machine that has none here")
+    adopt.add_argument("id", metavar="ID")
+    adopt.add_argument("name", nargs="?", default=None, metavar="NAME")
+    rename = add("rename", "lifecycle:rename", "give a sandbox another name")
+    rename.add_argument("old", metavar="OLD")
+    rename.add_argument("new", metavar="NEW")
+    label = add("label", "lifecycle:label", "set labels; `K=` removes one")
+    _names(label, many=False)
+    label.add_argument("labels", nargs="+", type=pair, metavar="K=V")
+    _destructive(add("prune", "lifecycle:prune", "forget the names of sandboxes that are gone"))
+
+
+def _commands(add: Adder) -> None:
+    run = add(
+        "run",
+        "commands:run",
+        "make a sandbox for one command, and remove it",
+        detail="Create, run, stream, remove: also when interrupted or killed. Ends after --timeout or one hour.",
+    )
+    run.add_argument("image_arn", nargs="?", default="", metavar="[ARN] -- CMD", help="an image ARN, then the command")
+    _create_flags(run)
+    run.add_argument("--name", default=None, help="its name while it lives")
+    execute = add("exec", "commands:exec_", "run a command in a sandbox; its exit code is ours")
+    execute.add_argument("sandbox", metavar="SANDBOX", help="name, id, or unique prefix")
+    for parser in (run, execute):
+        parser.add_argument(
+            "--stdin", *(["-i"] if parser is execute else []), action="store_true", help="pass our stdin on"
+        )
+        parser.add_argument("--cwd", default="", metavar="DIR")
+        parser.add_argument("--timeout", type=seconds, default=None, metavar="S", help="kill it with all its children")
+        parser.add_argument("--user", default="", metavar="USER")
+    execute.add_argument("--env", type=pair, action="append", default=[], metavar="K=V")
+
+
+def _files(add: Adder) -> None:
+    copy = add("cp", "files:copy", "copy files: one side is SANDBOX:PATH")
+    copy.add_argument("-r", "--recursive", action="store_true", help="copy folders")
+    copy.add_argument("source", metavar="SRC")
+    copy.add_argument("target", metavar="DST")
+    verbs = add.group("fs", "look at and change files in a sandbox")
+    _fs(verbs, "ls", "list a folder").add_argument("path", nargs="?", default="", metavar="PATH")
+    for name, help_text in (("cat", "print files"), ("stat", "tell size, mode and times"), ("mkdir", "make folders")):
+        _fs(verbs, name, help_text).add_argument("paths", nargs="+", metavar="PATH")
+    remove = _fs(verbs, "rm", "remove files")
+    remove.add_argument("paths", nargs="+", metavar="PATH")
+    move, copy_inside = _fs(verbs, "mv", "move"), _fs(verbs, "cp", "copy inside the sandbox")
+    for parser in (move, copy_inside):
+        parser.add_argument("source", metavar="SRC")
+        parser.add_argument("target", metavar="DST")
+    for parser in (remove, copy_inside):
+        parser.add_argument("-r", "--recursive", action="store_true", help="folders too")
+    _fs(verbs, "write", "write our stdin to a file").add_argument("path", metavar="PATH")
+
+
+def _fs(verbs: Adder, name: str, help_text: str) -> Parser:
+    parser = verbs(name, f"files:fs_{name}", help_text)
+    _names(parser, many=False)
+    return parser
+
+
+def _seeing(add: Adder) -> None:
+    events = add("events", "seeing:events", "who did what")
+    events.add_argument("--follow", action="store_true", help="go on as events happen")
+    events.add_argument("--tail", type=int, default=50, metavar="N", help="the last N (default 50)")
+    events.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
+    add("doctor", "seeing:doctor", "check this machine, the context and the isolation")
+
+
+def _set_up(add: Adder) -> None:
+    context = add.group("context", "control planes: the local cloud, or AWS profiles and regions")
+    context("ls", "contexts:ls", "list contexts")
+    context("use", "contexts:use", "make a context the one in use").add_argument("name", metavar="NAME")
+    added = context("add", "contexts:add", "add an AWS context; takes --region, --profile")
+    added.add_argument("name", metavar="NAME")
+    added.add_argument("--endpoint-url", default="", metavar="URL", help="any server that speaks the same API")
+    _destructive_one(context("rm", "contexts:rm", "remove a context; its sandboxes live on"))
+    local = add.group("local", "the local cloud on this machine")
+    local("status", "local:status", "what runs, and how it isolates")
+    env = local("env", "local:env", "print the lines with which any other AWS client drives it")
+    env.add_argument("--shell", default="sh", choices=["sh", "fish", "powershell", "cmd"])
+    local("stop", "local:stop", "stop serving; sandboxes live on")
+    _destructive(local("reset", "local:reset", "terminate all local sandboxes and delete all their files"))
+    runner = add.group("runner", "the process that keeps detached work alive")
+    runner("status", "runner:status", "whether it runs, and for what")
+    runner("stop", "runner:stop", "ask it to finish")
+    completion = add("completion", "completion:completion", "print the completion script of a shell")
+    completion.add_argument("shell", choices=["bash", "zsh", "fish"])
+    trust = add("trust", "contexts:trust", "trust the project file of a folder as it is now")
+    trust.add_argument("folder", nargs="?", default=".", metavar="DIR")
+    add("tui", "dashboard:tui", "open the dashboard")
+
+
+def _destructive_one(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    _destructive(parser)
+
+
+def add_verbs(add: Adder) -> None:
+    """Add every verb."""
+    for add_group in (_lifecycle, _commands, _files, _seeing, _set_up):
+        add_group(add)

@@ -1,0 +1,142 @@
+"""Finding the local cloud of a home, and starting it when it is needed.
+
+The local cloud is a process of its own that nobody imports: it is reached through the file it writes when it serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sbxtui.control.api import StaticCredentials
+from sbxtui.core.errors import ControlUnavailable, SbxError, Unsupported
+from sbxtui.core.text import harmless_line
+from sbxtui.home import Home, private_dir
+from sbxtui.identity import ProcessIdentity
+
+_START_DEADLINE_S = 20.0
+_POLL_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCloud:
+    """A local cloud that serves now. `isolation` is its runtime in words; `ca_file` signs its endpoints."""
+
+    endpoint_url: str
+    region: str
+    account_id: str
+    pid: int
+    ca_file: Path
+    credentials: StaticCredentials
+    runtime: str
+    isolation: str
+    version: str
+    time_scale: float
+
+
+def find_local_cloud(home: Home) -> LocalCloud | None:
+    """The local cloud of `home` if one serves now; a file left by a dead one counts as none."""
+    try:
+        facts = json.loads((home.local_dir / "cloud.json").read_bytes())
+        owner = ProcessIdentity(int(facts["pid"]), int(facts["start_ticks"]), str(facts["boot_id"]))
+        return _decode(facts) if owner.is_alive else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+async def ensure_local_cloud(home: Home, *, time_scale: float = 1.0, isolation: str = "") -> LocalCloud:
+    """The local cloud of `home`, started first when none serves.
+
+    Args:
+        home: Whose local cloud.
+        time_scale: How much faster than real time its timers run, when it is started here.
+        isolation: The runtime a newly started one must use; empty lets it choose the strongest that works.
+
+    Raises:
+        ControlUnavailable: It did not come up; the message holds the end of its log.
+        Unsupported: This platform has no local cloud.
+    """
+    if cloud := find_local_cloud(home):
+        return cloud
+    if sys.platform != "linux":
+        raise Unsupported(
+            "the local cloud needs Linux", hint="use an AWS context: `sbx context add NAME --region REGION`"
+        )
+    process = _start(home, time_scale, isolation)
+    try:
+        async with asyncio.timeout(_START_DEADLINE_S):
+            while (cloud := find_local_cloud(home)) is None:
+                # Exit 0 means another starter won the lock; then its cloud appears in a moment.
+                if process.poll():
+                    raise ControlUnavailable(f"the local cloud did not start: {_log_tail(home)}", hint=_log_hint(home))
+                await asyncio.sleep(_POLL_S)
+    except TimeoutError as exc:
+        message = f"the local cloud did not answer within {_START_DEADLINE_S:.0f} s: {_log_tail(home)}"
+        raise ControlUnavailable(message, hint=_log_hint(home)) from exc
+    return cloud
+
+
+def local_cloud_log(home: Home) -> Path:
+    """The local cloud's log file."""
+    return home.log_dir / "localcloud.log"
+
+
+def without_aws(environ: dict[str, str]) -> dict[str, str]:
+    """An environment for our long-lived processes: no credentials or settings of AWS reach them."""
+    return {key: value for key, value in environ.items() if not key.startswith("AWS_")}
+
+
+def _start(home: Home, time_scale: float, isolation: str) -> subprocess.Popen[bytes]:
+    for folder in (home.state_dir, home.log_dir, home.local_dir):
+        private_dir(folder)
+    command = [sys.executable, "-m", "sbxtui.localcloud", "--home", str(home.state_dir)]
+    command += ["--trees", str(home.trees_dir), "--sockets", str(home.socket_dir), "--logs", str(home.log_dir)]
+    command += ["--cache", str(home.cache_dir), "--time-scale", str(time_scale)]
+    if isolation:
+        command += ["--runtime", isolation]
+    try:
+        with local_cloud_log(home).open("ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=without_aws(dict(os.environ)),
+                cwd="/",
+            )
+    except OSError as exc:
+        raise SbxError(f"cannot start the local cloud: {exc}", hint="set SBX_HOME to a folder you can write") from exc
+
+
+def _decode(facts: dict[str, Any]) -> LocalCloud:
+    return LocalCloud(
+        endpoint_url=facts["endpoint_url"],
+        region=facts["region"],
+        account_id=facts["account_id"],
+        pid=int(facts["pid"]),
+        ca_file=Path(facts["ca_file"]),
+        credentials=StaticCredentials(facts["access_key_id"], facts["secret_access_key"], ""),
+        runtime=facts["runtime"],
+        isolation=facts["isolation"],
+        version=facts["version"],
+        time_scale=float(facts["time_scale"]),
+    )
+
+
+def _log_tail(home: Home) -> str:
+    try:
+        lines = local_cloud_log(home).read_text("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return "it left no log"
+    return harmless_line(lines[-1]) if lines else "its log is empty"
+
+
+def _log_hint(home: Home) -> str:
+    return f"see {local_cloud_log(home)}, or run `sbx doctor`"

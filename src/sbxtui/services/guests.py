@@ -1,0 +1,69 @@
+"""Reaching the guest of a sandbox: endpoint and token from the store, everything else only when those fail."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sbxtui.core.errors import Conflict, GuestUnreachable, SandboxNotFound, SbxError
+from sbxtui.core.model import Context, Registration, SandboxRecord, SandboxState
+from sbxtui.guest.client import GuestClient
+from sbxtui.services.planes import ControlPlanes
+from sbxtui.services.tokens import TokenService
+from sbxtui.settings import Settings
+
+
+class Guests:
+    """Connects to guests of one context."""
+
+    def __init__(self, settings: Settings, context: Context, planes: ControlPlanes, tokens: TokenService) -> None:
+        self._settings = settings
+        self._context = context
+        self._planes = planes
+        self._tokens = tokens
+
+    @asynccontextmanager
+    async def connect(self, registration: Registration) -> AsyncIterator[GuestClient]:
+        """A client of the sandbox's guest, closed on leaving.
+
+        Raises:
+            Conflict: The sandbox is suspended and does not wake by itself.
+            SandboxNotFound: It was terminated.
+            GuestUnreachable: It runs, but its guest does not answer.
+        """
+        client = GuestClient(
+            registration.endpoint,
+            self._tokens.source(registration.id),
+            port=self._settings.agent_port,
+            verify=await self._planes.endpoint_tls(self._context),
+        )
+        async with client:
+            try:
+                yield client
+            except GuestUnreachable as exc:
+                raise await self.explain(registration, exc) from exc
+
+    async def explain(self, registration: Registration, failure: SbxError) -> SbxError:
+        """Why a guest did not answer, as its control plane knows it; `failure` itself when that cannot say more."""
+        try:
+            plane = await self._planes.open(self._context)
+            record = await plane.get(registration.id)
+        except SandboxNotFound:
+            return SandboxNotFound(
+                f"`{registration.name}` no longer exists in context `{self._context.name}`",
+                hint=f"forget it with `sbx rm {registration.name}`",
+            )
+        except SbxError:
+            return failure
+        return _explanation(registration.name, record) or failure
+
+
+def _explanation(name: str, record: SandboxRecord) -> SbxError | None:
+    match record.state:
+        case SandboxState.SUSPENDED | SandboxState.SUSPENDING:
+            return Conflict(f"`{name}` is suspended", hint=f"resume it with `sbx start {name}`")
+        case SandboxState.TERMINATED | SandboxState.TERMINATING:
+            reason = f": {record.state_reason}" if record.state_reason else ""
+            return SandboxNotFound(f"`{name}` was terminated{reason}", hint=f"forget it with `sbx rm {name}`")
+        case _:
+            return None

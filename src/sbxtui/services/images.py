@@ -1,0 +1,32 @@
+"""Images as launches need them: a name's ARN, and the version that would run."""
+
+from __future__ import annotations
+
+from sbxtui.control.api import ControlApi
+from sbxtui.core.errors import ImageNotFound
+from sbxtui.core.model import ImageVersion
+
+
+async def image_arn(plane: ControlApi, name: str) -> str:
+    """The ARN of the account's image `name`; whether it exists is not asked.
+
+    The platform takes image ARNs only, in the colon form.
+    """
+    context = plane.context
+    account_id = context.account_id or await plane.caller_account()
+    return f"arn:aws:lambda:{context.region}:{account_id}:microvm-image:{name}"
+
+
+async def active_version(plane: ControlApi, arn: str) -> ImageVersion:
+    """The newest version of an image that can be launched, with its size and hooks.
+
+    Raises:
+        ImageNotFound: No such image, or none of its versions is built and active.
+    """
+    versions = await plane.image_versions(arn)
+    usable = [one for one in versions if one.state == "SUCCESSFUL" and one.status == "ACTIVE"]
+    if not usable:
+        name = arn.rsplit(":", 1)[-1]
+        raise ImageNotFound(f"image `{name}` has no version that can be launched", hint="`sbx image ls` lists images")
+    newest = max(usable, key=lambda one: tuple(int(part) for part in one.version.split(".") if part.isdigit()))
+    return await plane.image_version(arn, newest.version)

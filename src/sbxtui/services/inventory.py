@@ -1,0 +1,164 @@
+"""The list of sandboxes: names from the store, states from the control plane in one call per context, none per row."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sbxtui.core.errors import SbxError
+from sbxtui.core.model import (
+    Context,
+    ContextKind,
+    Phase,
+    Registration,
+    Sandbox,
+    SandboxId,
+    SandboxListing,
+    SandboxState,
+)
+from sbxtui.home import Home
+from sbxtui.services.planes import ControlPlanes
+from sbxtui.store.registry import Registry
+
+# A listing may not show yet what was launched a moment ago.
+_LISTING_LAG = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Sandboxes of one context. `error` says why states are unknown; `seen_at` is when the control plane answered."""
+
+    context: Context
+    sandboxes: tuple[Sandbox, ...]
+    seen_at: datetime | None
+    error: SbxError | None = None
+
+
+class Inventories:
+    """Lists the sandboxes of contexts, live or as last seen."""
+
+    def __init__(self, home: Home, planes: ControlPlanes, registry: Registry) -> None:
+        self._home = home
+        self._planes = planes
+        self._registry = registry
+
+    async def live(self, context: Context) -> Inventory:
+        """Ask the control plane. When that fails, the tracked rows come back with state UNKNOWN and the error."""
+        rows = await asyncio.to_thread(self._registry.list, context.name)
+        if not rows and context.kind is ContextKind.LOCAL and not _has_local_sandboxes(self._home):
+            return Inventory(context, (), datetime.now(UTC))
+        try:
+            plane = await self._planes.open(context)
+            listings = await plane.list()
+        except SbxError as exc:
+            self._planes.forget(context)
+            return Inventory(context, tuple(_unseen(row) for row in rows), None, exc)
+        seen_at = datetime.now(UTC)
+        inventory = Inventory(context, tuple(_joined(context, rows, listings, seen_at)), seen_at)
+        await asyncio.to_thread(_save, self._cache_file(context), inventory)
+        return inventory
+
+    def cached(self, context: Context) -> Inventory:
+        """The tracked rows with the states of the last live look, for a first picture; asks nobody.
+
+        Rows without such a state are UNKNOWN.
+        """
+        seen_at, states = _load(self._cache_file(context))
+        rows = self._registry.list(context.name)
+        return Inventory(context, tuple(_remembered(row, states, seen_at) for row in rows), seen_at)
+
+    def _cache_file(self, context: Context) -> Path:
+        return self._home.cache_dir / "states" / f"{context.name}.json"
+
+
+def _joined(
+    context: Context, rows: Sequence[Registration], listings: Sequence[SandboxListing], seen_at: datetime
+) -> list[Sandbox]:
+    by_id = {listing.id: listing for listing in listings}
+    tracked = [_with_listing(row, by_id.pop(row.id, None), seen_at) for row in rows]
+    untracked = [_untracked(context, listing, seen_at) for listing in by_id.values() if not listing.state.is_gone]
+    return tracked + untracked
+
+
+def _with_listing(row: Registration, listing: SandboxListing | None, seen_at: datetime) -> Sandbox:
+    if listing is not None:
+        return _sandbox(row, listing.state, seen_at)
+    if row.phase is Phase.LAUNCHING:
+        return _sandbox(row, SandboxState.PENDING, seen_at, "launching")
+    if seen_at - row.created_at < _LISTING_LAG:
+        return _sandbox(row, SandboxState.UNKNOWN, seen_at, "not listed yet")
+    return _sandbox(row, SandboxState.TERMINATED, seen_at, "no longer listed by the control plane")
+
+
+def _unseen(row: Registration) -> Sandbox:
+    return _sandbox(row, SandboxState.UNKNOWN, None)
+
+
+def _remembered(row: Registration, states: Mapping[SandboxId, str], seen_at: datetime | None) -> Sandbox:
+    state = states.get(row.id)
+    return _sandbox(row, SandboxState(state), seen_at) if state in list(SandboxState) else _unseen(row)
+
+
+def _sandbox(row: Registration, state: SandboxState, seen_at: datetime | None, reason: str = "") -> Sandbox:
+    return Sandbox(
+        context=row.context,
+        name=row.name,
+        id=row.id,
+        state=state,
+        image_arn=row.request.image_arn,
+        image_version=row.request.image_version,
+        created_at=row.created_at,
+        endpoint=row.endpoint,
+        state_reason=reason,
+        labels=row.labels,
+        facts=row.facts,
+        seen_at=seen_at,
+    )
+
+
+def _untracked(context: Context, listing: SandboxListing, seen_at: datetime) -> Sandbox:
+    return Sandbox(
+        context=context.name,
+        name="",
+        id=listing.id,
+        state=listing.state,
+        image_arn=listing.image_arn,
+        image_version=listing.image_version,
+        created_at=listing.started_at,
+        seen_at=seen_at,
+    )
+
+
+def _has_local_sandboxes(home: Home) -> bool:
+    """Whether a local cloud of this home may hold anything; an untouched one need not be started to be listed."""
+    return (home.local_dir / "cloud.json").exists()
+
+
+def _save(file: Path, inventory: Inventory) -> None:
+    """Remember states for the next first picture; a cache that cannot be written is no reason to fail."""
+    states = {one.id: one.state.value for one in inventory.sandboxes if one.id}
+    seen_at = inventory.seen_at.isoformat() if inventory.seen_at else None
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=file.parent)
+        with os.fdopen(handle, "w") as out:
+            json.dump({"seen_at": seen_at, "states": states}, out)
+        Path(temporary).replace(file)
+    except OSError:
+        return
+
+
+def _load(file: Path) -> tuple[datetime | None, dict[SandboxId, str]]:
+    try:
+        facts: Any = json.loads(file.read_bytes())
+        seen_at = datetime.fromisoformat(facts["seen_at"])
+        return seen_at, {SandboxId(key): str(value) for key, value in facts["states"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None, {}

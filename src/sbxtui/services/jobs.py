@@ -1,0 +1,61 @@
+"""Running commands in sandboxes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sbxtui.core.model import ExecResult, Registration
+from sbxtui.services.guests import Guests
+
+OnOutput = Callable[[str, bytes], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command to run: an argument vector, or one shell line. `timeout_s` counts running time; None is no limit."""
+
+    argv: Sequence[str] | str
+    cwd: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout_s: float | None = None
+    user: str = ""
+
+
+class Jobs:
+    """Runs commands in sandboxes of one context."""
+
+    def __init__(self, guests: Guests, actor: str) -> None:
+        self._guests = guests
+        self._actor = actor
+
+    async def exec(
+        self,
+        row: Registration,
+        command: Command,
+        *,
+        stdin: bytes | AsyncIterator[bytes] | None = None,
+        on_output: OnOutput | None = None,
+    ) -> ExecResult:
+        """Run a command to its end.
+
+        Args:
+            row: Where.
+            command: What.
+            stdin: Bytes for its standard input; None gives it an empty one.
+            on_output: Called with ("out" or "err", bytes) as output arrives; then the result carries none.
+
+        Raises:
+            GuestUnreachable: The guest cannot be reached. Conflict: The sandbox is suspended.
+        """
+        async with self._guests.connect(row) as guest:
+            return await guest.exec(
+                command.argv,
+                cwd=command.cwd,
+                env=command.env,
+                stdin=stdin,
+                timeout_s=command.timeout_s,
+                user=command.user,
+                actor=self._actor,
+                on_output=on_output,
+            )

@@ -1,0 +1,31 @@
+"""Recognising what a dead process left behind, from rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sbxtui.core.model import Phase, Registration
+from sbxtui.store.leases import is_owner_alive
+
+# The purpose of a sandbox that lives for one command.
+ONE_SHOT = "run"
+
+
+def needs_recovery(rows: Sequence[Registration]) -> bool:
+    """Whether a dead process left something behind in these rows: cheap, asks nobody."""
+    return any(is_unfinished(row) or is_orphan(row) for row in rows)
+
+
+def is_unfinished(row: Registration) -> bool:
+    """Whether a launch was never answered, or answered but not finished, and its process is gone."""
+    return (row.phase is Phase.LAUNCHING or "launch" in row.facts) and not is_owner_alive(row.owner)
+
+
+def is_orphan(row: Registration) -> bool:
+    """Whether a row is a launched one-shot whose process is gone."""
+    return row.phase is Phase.TRACKED and is_one_shot(row) and not is_owner_alive(row.owner)
+
+
+def is_one_shot(row: Registration) -> bool:
+    """Whether a row's sandbox was made for one command."""
+    return row.facts.get("purpose") == ONE_SHOT

@@ -1,0 +1,127 @@
+"""Looking after the local cloud: what it is, how other clients reach it, stopping and resetting it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+from sbxtui.control.api import ControlApi
+from sbxtui.control.local import LocalCloud, find_local_cloud
+from sbxtui.core.errors import SbxError, TimedOut
+from sbxtui.core.model import Context
+from sbxtui.home import Home
+from sbxtui.store.registry import Registry
+
+_STOP_DEADLINE_S = 20.0
+_END_DEADLINE_S = 30.0
+_POLL_S = 0.05
+# The services whose calls the local cloud answers, as AWS clients name them in their variables.
+_SERVICES = ("LAMBDA_MICROVMS", "LAMBDA_CORE", "S3", "CLOUDWATCH_LOGS", "STS")
+
+
+def client_environment(home: Home, cloud: LocalCloud) -> dict[str, str]:
+    """The variables with which any AWS client drives this local cloud instead of AWS.
+
+    Writes the bundle of certificate authorities (the system's and ours) that they point to.
+    """
+    bundle = str(_write_bundle(home, cloud.ca_file))
+    return {
+        **{f"AWS_ENDPOINT_URL_{service}": cloud.endpoint_url for service in _SERVICES},
+        "AWS_ACCESS_KEY_ID": cloud.credentials.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": cloud.credentials.secret_access_key,
+        "AWS_SESSION_TOKEN": "",
+        "AWS_REGION": cloud.region,
+        "AWS_DEFAULT_REGION": cloud.region,
+        "AWS_CA_BUNDLE": bundle,
+        "SSL_CERT_FILE": bundle,
+        "NODE_EXTRA_CA_CERTS": bundle,
+    }
+
+
+def shell_lines(variables: Mapping[str, str], shell: str) -> list[str]:
+    """Lines that set `variables` in a shell: sh, fish, powershell or cmd."""
+    formats = {
+        "sh": "export {key}='{value}'",
+        "fish": "set -gx {key} '{value}'",
+        "powershell": "$env:{key} = '{value}'",
+        "cmd": "set {key}={value}",
+    }
+    return [formats[shell].format(key=key, value=value) for key, value in variables.items()]
+
+
+async def stop(home: Home) -> bool:
+    """Stop serving; sandboxes live on under their keepers. False when none served.
+
+    Raises:
+        TimedOut: It does not end.
+    """
+    cloud = find_local_cloud(home)
+    if cloud is None:
+        return False
+    os.kill(cloud.pid, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(_STOP_DEADLINE_S):
+            while find_local_cloud(home) is not None:
+                await asyncio.sleep(_POLL_S)
+    except TimeoutError as exc:
+        raise TimedOut(f"the local cloud (pid {cloud.pid}) does not end", hint=f"kill -9 {cloud.pid}") from exc
+    return True
+
+
+async def reset(home: Home, context: Context, plane: ControlApi, registry: Registry, actor: str) -> list[str]:
+    """End every local sandbox, forget their names, stop the local cloud and delete all it kept.
+
+    Returns:
+        Ids of the sandboxes that were ended.
+
+    Raises:
+        TimedOut: A sandbox does not end; nothing was deleted.
+    """
+    ended = [one.id for one in await plane.list() if not one.state.is_gone]
+    for sandbox_id in ended:
+        await plane.terminate(sandbox_id)
+    await _wait_until_gone(plane)
+    for row in await asyncio.to_thread(registry.list, context.name):
+        await asyncio.to_thread(registry.remove, row.context, row.name, actor=actor, reason="local reset")
+    await stop(home)
+    for folder in (home.local_dir, home.trees_dir):
+        await asyncio.to_thread(_delete, folder)
+    return list(ended)
+
+
+async def _wait_until_gone(plane: ControlApi) -> None:
+    try:
+        async with asyncio.timeout(_END_DEADLINE_S):
+            while any(one.state.value != "TERMINATED" for one in await plane.list()):
+                await asyncio.sleep(_POLL_S)
+    except TimeoutError as exc:
+        raise TimedOut("a local sandbox does not end; nothing was deleted", hint="`sbx ls` shows which") from exc
+
+
+def _delete(folder: Path) -> None:
+    def fail(function: object, path: str, info: tuple[type[BaseException], BaseException, object]) -> None:
+        if not isinstance(info[1], FileNotFoundError):
+            raise SbxError(f"cannot delete {path}: {info[1]}") from info[1]
+
+    shutil.rmtree(folder, onerror=fail)
+
+
+def _write_bundle(home: Home, ca_file: Path) -> Path:
+    system = ssl.get_default_verify_paths().cafile
+    parts = [ca_file.read_text()]
+    if system and Path(system).exists():
+        parts.insert(0, Path(system).read_text())
+    else:
+        import certifi
+
+        parts.insert(0, Path(certifi.where()).read_text())
+    bundle = home.local_dir / "ca-bundle.pem"
+    temporary = bundle.with_suffix(f".{os.getpid()}")
+    temporary.write_text("\n".join(parts))
+    temporary.replace(bundle)
+    return bundle

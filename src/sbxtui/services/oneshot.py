@@ -1,0 +1,86 @@
+"""Sandboxes that live for one command: `sbx run`.
+
+Their row says so from before the launch, and names the process that runs the command. When that process died,
+whichever sbx looks next ends the sandbox; a short maximum duration ends it even if none ever looks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Callable
+
+from sbxtui.core.errors import SandboxNotFound, SbxError
+from sbxtui.core.model import ContextName, ExecResult, Registration
+from sbxtui.services.jobs import Command, Jobs, OnOutput
+from sbxtui.services.launch import CreateOptions, Launcher
+from sbxtui.services.leftovers import ONE_SHOT, is_one_shot, is_orphan
+from sbxtui.services.sandboxes import Sandboxes
+from sbxtui.store.registry import Registry
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_LIFE_S = 3_600
+_SPARE_LIFE_S = 300
+_LONGEST_LIFE_S = 28_800
+
+
+class OneShots:
+    """Runs commands in sandboxes made for them, and ends what dead runs left."""
+
+    def __init__(
+        self, context: ContextName, launcher: Launcher, sandboxes: Sandboxes, registry: Registry, jobs: Jobs
+    ) -> None:
+        self._context = context
+        self._launcher = launcher
+        self._sandboxes = sandboxes
+        self._registry = registry
+        self._jobs = jobs
+
+    async def run(
+        self,
+        name: str | None,
+        options: CreateOptions,
+        command: Command,
+        *,
+        stdin: bytes | AsyncIterator[bytes] | None = None,
+        on_output: OnOutput | None = None,
+        on_progress: Callable[[str], None] = lambda words: None,
+    ) -> ExecResult:
+        """Create, run, remove; the sandbox is removed however this ends, cancelling included.
+
+        Raises:
+            SbxError: As creating and running raise.
+        """
+        life_s = options.max_duration_s or _life_s(command.timeout_s)
+        options = dataclasses.replace(options, max_duration_s=life_s, purpose=ONE_SHOT)
+        row = await self._launcher.create(name, options, on_progress=on_progress)
+        try:
+            return await self._jobs.exec(row, command, stdin=stdin, on_output=on_output)
+        finally:
+            await asyncio.shield(self._end(row))
+
+    async def recover(self) -> list[Registration]:
+        """Finish what dead processes began: launches are completed, one-shots ended. Returns the sandboxes that stay.
+
+        What cannot be finished now stays a row for the next one who looks.
+        """
+        recovered = await self._launcher.recover()
+        rows = await asyncio.to_thread(self._registry.list, self._context)
+        for row in [*(row for row in recovered if is_one_shot(row)), *filter(is_orphan, rows)]:
+            await self._end(row)
+        return [row for row in recovered if not is_one_shot(row)]
+
+    async def _end(self, row: Registration) -> None:
+        try:
+            # Two reapers may meet here: ending twice is harmless.
+            with contextlib.suppress(SandboxNotFound):
+                await self._sandboxes.remove(row)
+        except SbxError as exc:
+            log.warning("could not remove %s: %s", row.name, exc.message)
+
+
+def _life_s(timeout_s: float | None) -> int:
+    return min(_LONGEST_LIFE_S, round(timeout_s) + _SPARE_LIFE_S if timeout_s else _DEFAULT_LIFE_S)

@@ -1,0 +1,106 @@
+"""Opening the control plane of a context: AWS with the person's credentials, or the local cloud with its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import replace
+
+from sbxtui.control.api import ControlApi
+from sbxtui.control.local import LocalCloud, ensure_local_cloud, find_local_cloud
+from sbxtui.core.errors import AccessDenied, SandboxNotFound
+from sbxtui.core.model import Context, ContextKind
+from sbxtui.settings import Settings
+from sbxtui.store.contexts import Contexts
+
+
+class ControlPlanes:
+    """Opens each context's control plane at most once and keeps it for the life of the face."""
+
+    def __init__(self, settings: Settings, contexts: Contexts) -> None:
+        self._settings = settings
+        self._contexts = contexts
+        self._open: dict[str, ControlApi] = {}
+        self._checked: set[str] = set()
+
+    def context(self, name: str = "") -> Context:
+        """The context that counts: the named one, else the setting, else the one in use, else `local`.
+
+        Raises:
+            NotFound: No context has that name.
+        """
+        wanted = name or self._settings.context
+        context = self._contexts.get(wanted) if wanted else self._contexts.current()
+        if context.kind is ContextKind.LOCAL:
+            return context
+        return replace(
+            context,
+            region=self._settings.region or context.region,
+            profile=self._settings.profile or context.profile,
+        )
+
+    async def open(self, context: Context) -> ControlApi:
+        """The context's control plane; starts the local cloud if that is meant and none serves."""
+        if context.name in self._open:
+            return self._open[context.name]
+        if context.kind is ContextKind.LOCAL:
+            cloud = await self.local_cloud()
+            located = replace(
+                context, region=cloud.region, endpoint_url=cloud.endpoint_url, account_id=cloud.account_id
+            )
+            plane = ControlApi(located, credentials=cloud.credentials)
+        else:
+            plane = ControlApi(context)
+        self._open[context.name] = plane
+        return plane
+
+    def forget(self, context: Context) -> None:
+        """Open the context anew next time, as after its local cloud was restarted."""
+        self._open.pop(context.name, None)
+
+    async def open_for_change(self, context: Context) -> ControlApi:
+        """Like `open`, after checking that the credentials belong to the account this context is for.
+
+        Raises:
+            AccessDenied: They belong to another account; nothing was changed.
+        """
+        plane = await self.open(context)
+        if context.kind is ContextKind.AWS and context.name not in self._checked:
+            account_id = await plane.caller_account()
+            if context.account_id and account_id != context.account_id:
+                raise AccessDenied(
+                    f"context `{context.name}` is for account {context.account_id}, "
+                    f"but these credentials belong to {account_id}",
+                    hint="choose other credentials, or make a context for that account with `sbx context add`",
+                )
+            if not context.account_id:
+                await asyncio.to_thread(self._contexts.set_account, context.name, account_id)
+            self._checked.add(context.name)
+        return plane
+
+    async def local_cloud(self) -> LocalCloud:
+        """The local cloud of this home, started when none serves."""
+        return await ensure_local_cloud(
+            self._settings.home, time_scale=self._settings.time_scale, isolation=self._settings.isolation
+        )
+
+    def isolation_words(self, context: Context) -> str:
+        """The context's isolation in words; empty while the local cloud has not told it."""
+        if context.kind is ContextKind.AWS:
+            return context.isolation_words
+        cloud = find_local_cloud(self._settings.home)
+        return cloud.isolation if cloud else ""
+
+    async def endpoint_tls(self, context: Context) -> ssl.SSLContext | bool:
+        """How to verify the context's sandbox endpoints: our own CA locally, the system's on AWS."""
+        if not self._settings.verify_tls:
+            return False
+        if context.kind is ContextKind.AWS:
+            return True
+        cloud = await self.local_cloud()
+        return ssl.create_default_context(cafile=str(cloud.ca_file))
+
+
+def no_such_sandbox(reference: str, context: Context) -> SandboxNotFound:
+    """The error for a reference that the control plane does not know either."""
+    return SandboxNotFound(f"no sandbox `{reference}` in context `{context.name}`", hint="`sbx ls --all` lists them")

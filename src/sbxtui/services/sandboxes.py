@@ -1,0 +1,228 @@
+"""The life of sandboxes: suspend, resume, end, wait, adopt, rename, label, prune."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from sbxtui.core.errors import Conflict, SandboxNotFound, TimedOut
+from sbxtui.core.model import Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
+from sbxtui.core.names import check_name
+from sbxtui.services.guests import Guests
+from sbxtui.services.planes import ControlPlanes, no_such_sandbox
+from sbxtui.store.events import Events
+from sbxtui.store.registry import Registry
+
+_POLL_S = 0.2
+_CHANGE_DEADLINE_S = 60.0
+
+
+class Goal(StrEnum):
+    """What `wait` can wait for; READY is running with an answering guest."""
+
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    TERMINATED = "terminated"
+    READY = "ready"
+
+
+class Sandboxes:
+    """Acts on sandboxes of one context. Every change is an event with its actor."""
+
+    def __init__(
+        self,
+        context: Context,
+        planes: ControlPlanes,
+        registry: Registry,
+        events: Events,
+        guests: Guests,
+        actor: str,
+    ) -> None:
+        self._context = context
+        self._planes = planes
+        self._registry = registry
+        self._events = events
+        self._guests = guests
+        self._actor = actor
+
+    async def find(self, reference: str) -> Registration:
+        """The row a name, id or unique prefix of either means.
+
+        Raises:
+            SandboxNotFound: None. AmbiguousReference: More than one.
+        """
+        return await asyncio.to_thread(self._registry.find, self._context.name, reference)
+
+    async def record(self, sandbox_id: SandboxId) -> SandboxRecord:
+        """The control plane's full record, asked now."""
+        plane = await self._planes.open(self._context)
+        return await plane.get(sandbox_id)
+
+    async def suspend(self, row: Registration) -> str:
+        """Suspend; memory and disk are kept. Returns in words what the platform will do with it next.
+
+        Raises:
+            Conflict: It is gone, or did not get there.
+        """
+        plane = await self._planes.open_for_change(self._context)
+        await plane.suspend(row.id)
+        record = await self.wait(row, Goal.SUSPENDED, timeout_s=_CHANGE_DEADLINE_S)
+        await self._note("sandbox.suspend", row)
+        return suspended_words(record, datetime.now(UTC))
+
+    async def resume(self, row: Registration) -> str:
+        """Resume and wait until the guest answers.
+
+        Raises:
+            Conflict: It is gone, or did not get there.
+        """
+        plane = await self._planes.open_for_change(self._context)
+        await plane.resume(row.id)
+        await self.wait(row, Goal.READY, timeout_s=_CHANGE_DEADLINE_S)
+        await self._note("sandbox.resume", row)
+        return "running"
+
+    async def remove(self, row: Registration) -> str:
+        """Terminate, then forget the name and its tokens. Works on what is already gone.
+
+        The name is forgotten only after the control plane accepted the end, so a failure loses nothing.
+        """
+        if not row.id:
+            raise Conflict(f"`{row.name}` is still being launched", hint="try again when it runs")
+        plane = await self._planes.open_for_change(self._context)
+        with contextlib.suppress(SandboxNotFound):
+            await plane.terminate(row.id)
+        await asyncio.to_thread(self._forget, row, "removed")
+        return "removed"
+
+    async def wait(self, row: Registration, goal: Goal, *, timeout_s: float) -> SandboxRecord | None:
+        """Wait until the sandbox is where it should be.
+
+        Returns:
+            Its record as last seen; None when it is gone so long that the control plane forgot it.
+
+        Raises:
+            Conflict: It was terminated, so it will never get there.
+            TimedOut: It did not get there in time; it is left as it is.
+        """
+        seen = "not seen"
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    record = await self._look(row)
+                    seen = record.state.value if record else "TERMINATED"
+                    if _is_reached(record, goal):
+                        return await self._settle(row, record, goal, timeout_s)
+                    if record is None or record.state.is_gone:
+                        raise Conflict(f"`{row.name}` was terminated{_because(record)}, so it will not be {goal}")
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError as exc:
+            raise TimedOut(f"`{row.name}` is not {goal} after {timeout_s:g} s; it is {seen}") from exc
+
+    async def rename(self, old: str, new: str) -> Registration:
+        """Give a sandbox another name.
+
+        Raises:
+            UsageError: The name is not valid. NameTaken: Another sandbox has it.
+        """
+        check_name(new)
+        row = await self.find(old)
+        return await asyncio.to_thread(self._registry.rename, self._context.name, row.name, new, actor=self._actor)
+
+    async def label(self, reference: str, changes: Mapping[str, str]) -> Registration:
+        """Set labels; an empty value removes its label."""
+        row = await self.find(reference)
+        named = {key: value or None for key, value in changes.items()}
+        return await asyncio.to_thread(
+            self._registry.change_labels, self._context.name, row.name, named, actor=self._actor
+        )
+
+    async def adopt(self, sandbox_id: str, name: str | None) -> Registration:
+        """Give a name to a machine of the account that has none here; without `name`, the one its guest tells.
+
+        Raises:
+            SandboxNotFound: The context knows no such machine, or it is gone.
+            NameTaken: Another sandbox has that name.
+        """
+        if name is not None:
+            check_name(name)
+        plane = await self._planes.open(self._context)
+        record = await plane.get(SandboxId(sandbox_id))
+        if record.state.is_gone:
+            raise no_such_sandbox(sandbox_id, self._context)
+        request = LaunchRequest(image_arn=record.image_arn, image_version=record.image_version)
+        return await asyncio.to_thread(
+            self._registry.adopt, self._context.name, name, record, request=request, actor=self._actor
+        )
+
+    async def prune(self, *, is_dry_run: bool) -> list[str]:
+        """Forget the names of sandboxes that are gone for good; returns them. Nothing that lives is touched."""
+        plane = await self._planes.open(self._context)
+        alive = {one.id for one in await plane.list() if not one.state.is_gone}
+        pruned = []
+        for row in await asyncio.to_thread(self._registry.list, self._context.name):
+            # A listing may lag: only a sandbox that also says so itself is gone.
+            if not row.id or row.id in alive or not _is_reached(await self._look(row), Goal.TERMINATED):
+                continue
+            if not is_dry_run:
+                await asyncio.to_thread(self._forget, row, "pruned")
+            pruned.append(row.name)
+        return pruned
+
+    async def _look(self, row: Registration) -> SandboxRecord | None:
+        plane = await self._planes.open(self._context)
+        try:
+            return await plane.get(row.id)
+        except SandboxNotFound:
+            return None
+
+    async def _settle(
+        self, row: Registration, record: SandboxRecord | None, goal: Goal, timeout_s: float
+    ) -> SandboxRecord | None:
+        if goal is Goal.READY:
+            async with self._guests.connect(row) as guest:
+                await guest.wait_until_ready(timeout_s=timeout_s)
+        return record
+
+    def _forget(self, row: Registration, reason: str) -> None:
+        self._registry.remove(row.context, row.name, actor=self._actor, reason=reason)
+
+    async def _note(self, kind: str, row: Registration) -> None:
+        await asyncio.to_thread(
+            self._events.record,
+            context=row.context,
+            kind=kind,
+            subject=row.name,
+            actor=self._actor,
+            data={"id": row.id},
+        )
+
+
+def _is_reached(record: SandboxRecord | None, goal: Goal) -> bool:
+    if record is None:
+        return goal is Goal.TERMINATED
+    if goal is Goal.TERMINATED:
+        return record.state is SandboxState.TERMINATED
+    wanted = SandboxState.SUSPENDED if goal is Goal.SUSPENDED else SandboxState.RUNNING
+    return record.state is wanted
+
+
+def _because(record: SandboxRecord | None) -> str:
+    return f": {record.state_reason}" if record and record.state_reason else ""
+
+
+def suspended_words(record: SandboxRecord | None, now: datetime) -> str:
+    """What happens to a suspended sandbox if nobody resumes it."""
+    if record is None:
+        return "suspended"
+    ends = []
+    if record.idle:
+        ends.append(now + timedelta(seconds=record.idle.suspended_s))
+    if record.max_duration_s:
+        ends.append(record.started_at + timedelta(seconds=record.max_duration_s))
+    if not ends:
+        return "suspended; kept until it is removed"
+    return f"suspended; terminated by the platform at {min(ends).astimezone():%Y-%m-%d %H:%M} unless resumed"

@@ -1,0 +1,90 @@
+"""Endpoint tokens: shared through the store, minted by one process at a time, renewed at half their life."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+from sbxtui.core.errors import SbxError
+from sbxtui.core.model import Context, EndpointToken, SandboxId
+from sbxtui.identity import own_identity
+from sbxtui.services.planes import ControlPlanes
+from sbxtui.settings import Settings
+from sbxtui.store.db import Store
+from sbxtui.store.tokens import Tokens, get_or_mint
+
+log = logging.getLogger(__name__)
+
+
+class TokenService:
+    """Hands out tokens for the guest port of sandboxes of one context."""
+
+    def __init__(self, settings: Settings, context: Context, planes: ControlPlanes, store: Store) -> None:
+        self._store = store
+        self._ports = (settings.agent_port,)
+        self._context = context
+        self._planes = planes
+        self._tokens = Tokens(store)
+
+    def source(self, sandbox_id: SandboxId) -> SandboxTokens:
+        """A source of tokens for one sandbox, for as long as a client lives."""
+        return SandboxTokens(self, sandbox_id)
+
+    async def token(self, sandbox_id: SandboxId) -> EndpointToken:
+        """A token that opens the guest port.
+
+        The shared one while it is in the first half of its life. Later a new one; when that cannot be had, the old one
+        as long as it holds.
+
+        Raises:
+            SbxError: There is none and none can be minted.
+        """
+        shared = await asyncio.to_thread(self._tokens.get, self._context.name, sandbox_id, self._ports)
+        if shared is None:
+            return await self._mint(sandbox_id)
+        half_life = shared.minted_at + (shared.expires_at - shared.minted_at) / 2
+        if datetime.now(UTC) < half_life:
+            return shared
+        return await self._renew(shared)
+
+    async def replace(self, refused: EndpointToken) -> EndpointToken:
+        """A token other than one the endpoint refused."""
+        await asyncio.to_thread(self._tokens.drop, self._context.name, refused)
+        return await self._mint(refused.sandbox_id)
+
+    async def _renew(self, shared: EndpointToken) -> EndpointToken:
+        try:
+            plane = await self._planes.open(self._context)
+            token = await plane.mint_token(shared.sandbox_id, self._ports)
+        except SbxError as exc:
+            log.info("keeping the token of %s: %s", shared.sandbox_id, exc.message)
+            return shared
+        await asyncio.to_thread(self._tokens.put, self._context.name, token)
+        return token
+
+    async def _mint(self, sandbox_id: SandboxId) -> EndpointToken:
+        async def mint() -> EndpointToken:
+            plane = await self._planes.open(self._context)
+            return await plane.mint_token(sandbox_id, self._ports)
+
+        return await get_or_mint(
+            self._store, self._context.name, sandbox_id, self._ports, owner=str(own_identity()), mint=mint
+        )
+
+
+class SandboxTokens:
+    """The token source of one guest client."""
+
+    def __init__(self, service: TokenService, sandbox_id: SandboxId) -> None:
+        self._service = service
+        self._sandbox_id = sandbox_id
+        self._last: EndpointToken | None = None
+
+    async def token(self, *, refresh: bool = False) -> str:
+        """The token to send now; `refresh` says that the endpoint refused the last one."""
+        if refresh and self._last is not None:
+            self._last = await self._service.replace(self._last)
+        else:
+            self._last = await self._service.token(self._sandbox_id)
+        return self._last.value

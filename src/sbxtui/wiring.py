@@ -1,0 +1,143 @@
+"""The only module that builds services and adapters, for a face.
+
+Each service is built when it is first used, so that a verb imports only what it runs.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sbxtui.core.model import Context
+from sbxtui.settings import Settings
+
+if TYPE_CHECKING:
+    from sbxtui.services.files import Files
+    from sbxtui.services.guests import Guests
+    from sbxtui.services.inventory import Inventories
+    from sbxtui.services.jobs import Jobs
+    from sbxtui.services.launch import Launcher
+    from sbxtui.services.oneshot import OneShots
+    from sbxtui.services.planes import ControlPlanes
+    from sbxtui.services.sandboxes import Sandboxes
+    from sbxtui.services.tokens import TokenService
+    from sbxtui.store.contexts import Contexts
+    from sbxtui.store.db import Store
+    from sbxtui.store.events import Events
+    from sbxtui.store.registry import Registry
+
+
+class Services:
+    """Everything a face can do, for one context and one actor. Close it when the face ends.
+
+    Args:
+        settings: Resolved settings.
+        actor: Who acts, as events show it: `cli:you`, `tui:you`, `mcp:client#pid`.
+        context_name: The context chosen by flag; empty for the one that counts.
+    """
+
+    def __init__(self, settings: Settings, *, actor: str, context_name: str = "") -> None:
+        self.settings = settings
+        self.actor = actor
+        self._context_name = context_name
+
+    def close(self) -> None:
+        """Close the store."""
+        if "store" in self.__dict__:
+            self.store.close()
+
+    @cached_property
+    def store(self) -> Store:
+        """The store of this home, opened."""
+        from sbxtui.store.db import Store
+
+        return Store.open(self.settings.home)
+
+    @cached_property
+    def context(self) -> Context:
+        """The context all services here act on."""
+        return self.planes.context(self._context_name)
+
+    @cached_property
+    def contexts(self) -> Contexts:
+        """Known contexts."""
+        from sbxtui.store.contexts import Contexts
+
+        return Contexts(self.store)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """Names and the sandboxes behind them."""
+        from sbxtui.store.registry import Registry
+
+        return Registry(self.store)
+
+    @cached_property
+    def events(self) -> Events:
+        """Who did what."""
+        from sbxtui.store.events import Events
+
+        return Events(self.store)
+
+    @cached_property
+    def planes(self) -> ControlPlanes:
+        """Control planes by context."""
+        from sbxtui.services.planes import ControlPlanes
+
+        return ControlPlanes(self.settings, self.contexts)
+
+    @cached_property
+    def inventories(self) -> Inventories:
+        """Lists of sandboxes."""
+        from sbxtui.services.inventory import Inventories
+
+        return Inventories(self.settings.home, self.planes, self.registry)
+
+    @cached_property
+    def tokens(self) -> TokenService:
+        """Endpoint tokens, minted when needed."""
+        from sbxtui.services.tokens import TokenService
+
+        return TokenService(self.settings, self.context, self.planes, self.store)
+
+    @cached_property
+    def guests(self) -> Guests:
+        """Connections to guests."""
+        from sbxtui.services.guests import Guests
+
+        return Guests(self.settings, self.context, self.planes, self.tokens)
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """Making sandboxes."""
+        from sbxtui.services.launch import Launcher
+
+        return Launcher(self.settings, self.context, self.planes, self.registry, self.guests, self.actor)
+
+    @cached_property
+    def sandboxes(self) -> Sandboxes:
+        """The life of sandboxes."""
+        from sbxtui.services.sandboxes import Sandboxes
+
+        return Sandboxes(self.context, self.planes, self.registry, self.events, self.guests, self.actor)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """Running commands."""
+        from sbxtui.services.jobs import Jobs
+
+        return Jobs(self.guests, self.actor)
+
+    @cached_property
+    def one_shots(self) -> OneShots:
+        """Sandboxes that live for one command."""
+        from sbxtui.services.oneshot import OneShots
+
+        return OneShots(self.context.name, self.launcher, self.sandboxes, self.registry, self.jobs)
+
+    @cached_property
+    def files(self) -> Files:
+        """Files of sandboxes."""
+        from sbxtui.services.files import Files
+
+        return Files(self.guests, self.events, self.actor)
