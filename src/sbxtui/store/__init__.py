@@ -2,10 +2,12 @@
 
 | module | holds |
 |---|---|
-| `db` | opening the file, transactions, foreign errors made ours |
+| `db` | transactions |
+| `opening`, `failures` | every state a file can be in, and SQLite's errors made ours |
 | `schema` | the tables, as additive migrations |
 | `doorbell` | waking the other processes after a commit |
 | `registry` | names and the sandboxes behind them |
+| `rows` | the registry's rows, and finding the one a person means |
 | `leases` | what one live process at a time may do |
 | `events` | who changed what |
 | `tokens` | endpoint tokens shared by all processes |

@@ -10,8 +10,8 @@ from dataclasses import replace
 from sbxtui.core.errors import Conflict, NameTaken, SandboxNotFound
 from sbxtui.core.model import LaunchRequest, Phase, Registration, SandboxId, SandboxRecord
 from sbxtui.core.names import check_name, generate_name
-from sbxtui.store import events, lookup
-from sbxtui.store.codec import instant_text, object_text, request_text
+from sbxtui.store import events, rows
+from sbxtui.store.codec import object_text
 from sbxtui.store.db import Store, Transaction
 from sbxtui.store.leases import is_owner_alive
 
@@ -56,13 +56,13 @@ class Registry:
         if name is not None:
             check_name(name)
         with self._store.transaction() as transaction:
-            taken = lookup.names(transaction, context)
+            taken = rows.names(transaction, context)
             if name is None:
                 name = generate_name(taken, secrets.choice)
             elif name in taken:
                 raise _name_taken(context, name)
             registration = Registration(
-                context=lookup.context_name(context),
+                context=rows.context_name(context),
                 name=name,
                 id=SandboxId(""),
                 phase=Phase.LAUNCHING,
@@ -73,7 +73,7 @@ class Registry:
                 labels=dict(labels or {}),
                 facts=dict(facts or {}),
             )
-            _insert(transaction, registration)
+            rows.insert(transaction, registration)
             _log(transaction, registration, "sandbox.reserved", actor, {"image": request.image_arn})
         return registration
 
@@ -103,7 +103,7 @@ class Registry:
             Conflict: The name or the sandbox belongs to another launch.
         """
         with self._store.transaction() as transaction:
-            row = lookup.row(transaction, context, name)
+            row = rows.row(transaction, context, name)
             if row is None or (client_token and row.client_token != client_token):
                 raise SandboxNotFound(
                     f"`{name}` was removed while sandbox `{record.id}` was being launched",
@@ -148,13 +148,13 @@ class Registry:
             check_name(name)
         with self._store.transaction() as transaction:
             _check_untracked(transaction, context, record.id)
-            taken = lookup.names(transaction, context)
+            taken = rows.names(transaction, context)
             if name is None:
                 name = generate_name(taken, secrets.choice)
             elif name in taken:
                 raise _name_taken(context, name)
             registration = Registration(
-                context=lookup.context_name(context),
+                context=rows.context_name(context),
                 name=name,
                 id=record.id,
                 phase=Phase.TRACKED,
@@ -166,7 +166,7 @@ class Registry:
                 labels=dict(labels or {}),
                 facts=dict(facts or {}),
             )
-            _insert(transaction, registration)
+            rows.insert(transaction, registration)
             _log(transaction, registration, "sandbox.adopted", actor, {"id": record.id})
         return registration
 
@@ -177,12 +177,12 @@ class Registry:
             SandboxNotFound: No such name; the hint shows near ones.
         """
         with self._store.snapshot() as transaction:
-            return lookup.required(transaction, context, name)
+            return rows.required(transaction, context, name)
 
     def list(self, context: str | None = None) -> list[Registration]:
         """All rows of one context, or of all, oldest first."""
         with self._store.snapshot() as transaction:
-            return lookup.rows(transaction, context)
+            return rows.every(transaction, context)
 
     def find(self, context: str, reference: str) -> Registration:
         """The row that a person means: by name, by id, or by a prefix of either that fits one sandbox only.
@@ -192,7 +192,7 @@ class Registry:
             AmbiguousReference: Several fit; `details` lists their names.
         """
         with self._store.snapshot() as transaction:
-            return lookup.resolve(context, lookup.rows(transaction, context), reference)
+            return rows.resolve(context, rows.every(transaction, context), reference)
 
     def rename(self, context: str, old: str, new: str, *, actor: str) -> Registration:
         """Give a sandbox another name; what refers to it by id goes on.
@@ -205,12 +205,12 @@ class Registry:
         """
         check_name(new)
         with self._store.transaction() as transaction:
-            row = lookup.required(transaction, context, old)
+            row = rows.required(transaction, context, old)
             if row.phase is Phase.LAUNCHING:
                 raise Conflict(f"`{old}` is still being launched", hint="rename it when it runs")
             if new == old:
                 return row
-            if lookup.row(transaction, context, new) is not None:
+            if rows.row(transaction, context, new) is not None:
                 raise _name_taken(context, new)
             transaction.execute("UPDATE registrations SET name = ? WHERE context = ? AND name = ?", (new, context, old))
             renamed = replace(row, name=new)
@@ -227,7 +227,7 @@ class Registry:
             SandboxNotFound: There is no such name.
         """
         with self._store.transaction() as transaction:
-            row = lookup.required(transaction, context, name)
+            row = rows.required(transaction, context, name)
             transaction.execute("DELETE FROM registrations WHERE context = ? AND name = ?", (context, name))
             if row.id:
                 transaction.execute("DELETE FROM tokens WHERE context = ? AND sandbox_id = ?", (context, row.id))
@@ -291,7 +291,7 @@ class Registry:
         self, context: str, name: str, column: str, values: dict[str, object], actor: str, *, is_merge: bool
     ) -> Registration:
         with self._store.transaction() as transaction:
-            row = lookup.required(transaction, context, name)
+            row = rows.required(transaction, context, name)
             before: Mapping[str, object] = row.labels if column == "labels" else row.facts
             merged = {**before, **values} if is_merge else values
             after = {key: value for key, value in merged.items() if value is not None or not is_merge}
@@ -304,17 +304,7 @@ class Registry:
             # Values of facts may be private (the launch environment), so events carry their keys only.
             keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
             _log(transaction, row, f"sandbox.{column}", actor, {"id": row.id, "changed": keys})
-            return lookup.required(transaction, context, name)
-
-
-def _insert(transaction: Transaction, row: Registration) -> None:
-    transaction.execute(
-        f"INSERT INTO registrations ({lookup.COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *(row.context, row.name, row.id, row.phase.value, request_text(row.request), row.client_token, row.owner),
-            *(instant_text(row.created_at), row.endpoint, object_text(row.labels), object_text(row.facts)),
-        ),
-    )
+            return rows.required(transaction, context, name)
 
 
 def _update(transaction: Transaction, row: Registration) -> None:

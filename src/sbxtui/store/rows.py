@@ -1,4 +1,4 @@
-"""Reading registry rows, and finding the one a person means."""
+"""Rows of the registry: reading, adding, and finding the one a person means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from sbxtui.core.errors import AmbiguousReference, SandboxNotFound
 from sbxtui.core.model import ContextName, Phase, Registration, SandboxId
 from sbxtui.core.text import harmless_line
-from sbxtui.store.codec import instant_of, object_of, request_of
+from sbxtui.store.codec import instant_of, instant_text, object_of, object_text, request_of, request_text
 from sbxtui.store.db import Transaction
 
 COLUMNS = "context, name, sandbox_id, phase, request, client_token, owner, created_at, endpoint, labels, facts"
@@ -45,11 +45,23 @@ def required(transaction: Transaction, context: str, name: str) -> Registration:
     return found
 
 
-def rows(transaction: Transaction, context: str | None) -> list[Registration]:
+def every(transaction: Transaction, context: str | None) -> list[Registration]:
     """All rows of one context, or of all, oldest first."""
     where, parameters = ("", ()) if context is None else (" WHERE context = ?", (context,))
     sql = f"SELECT {COLUMNS} FROM registrations{where} ORDER BY created_at, context, name"
     return [_registration_of(found) for found in transaction.rows(sql, parameters)]
+
+
+def insert(transaction: Transaction, registration: Registration) -> None:
+    """Add a row whose name and id are known to be free."""
+    row = registration
+    transaction.execute(
+        f"INSERT INTO registrations ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(row.context, row.name, row.id, row.phase.value, request_text(row.request), row.client_token, row.owner),
+            *(instant_text(row.created_at), row.endpoint, object_text(row.labels), object_text(row.facts)),
+        ),
+    )
 
 
 def resolve(context: str, candidates: Sequence[Registration], reference: str) -> Registration:
