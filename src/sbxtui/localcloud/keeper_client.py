@@ -6,15 +6,19 @@ import asyncio
 import contextlib
 import json
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sbxtui.core.errors import GuestUnreachable, RuntimeUnavailable
+from sbxtui.core.errors import Conflict, GuestUnreachable, RuntimeUnavailable
+from sbxtui.core.text import harmless
+from sbxtui.localcloud.imagetree import ensure_image_tree
+from sbxtui.localcloud.keeper_start import open_bridge
+from sbxtui.localcloud.runtimes.choose import choose_runtime
+from sbxtui.localcloud.runtimes.interpreter import choose_interpreter
 from sbxtui.localcloud.spec import ExitInfo, KeeperStatus, SandboxSpec, read_exit, write_private
 
 START_TIMEOUT_S = 30.0
@@ -25,7 +29,9 @@ _LOG_TAIL_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class KeeperClient:
-    """One sandbox's keeper. Holds no connection: every call opens its own, so any number of processes may use it at once."""
+    """One sandbox's keeper. Holds no connection: every call opens its own, so any number of processes may use it at
+    once.
+    """
 
     keeper_socket: Path
     control_dir: Path
@@ -37,10 +43,18 @@ class KeeperClient:
         Raises:
             GuestUnreachable: Neither a keeper nor an exit record answers.
         """
-        return KeeperStatus.from_dict(await self._call({"op": "status"}))
+        try:
+            return KeeperStatus.from_dict(await self._call({"op": "status"}))
+        except GuestUnreachable:
+            known = read_exit(self.sandbox_dir)
+            if known is None:
+                raise
+            return KeeperStatus.ended(known)
 
     async def freeze(self) -> None:
-        """Stop every process of the sandbox where it stands; it answers nothing until `thaw`. Frozen already: nothing happens."""
+        """Stop every process of the sandbox where it stands; it answers nothing until `thaw`. Frozen already:
+        nothing happens.
+        """
         await self._call({"op": "freeze"})
 
     async def thaw(self) -> None:
@@ -78,19 +92,23 @@ class KeeperClient:
 
         Raises:
             ConnectionRefusedError: Nothing listens on that port inside.
-            GuestUnreachable: The bridge does not answer (frozen, ended, or it put something else in its socket's place).
+            GuestUnreachable: The bridge does not answer (frozen, ended, or it put something else in its socket's
+                place).
         """
         return await dial_bridge(self.control_dir, port)
 
     async def _call(self, request: Mapping[str, Any], *, timeout_s: float | None = CALL_TIMEOUT_S) -> dict[str, Any]:
         try:
             async with asyncio.timeout(timeout_s):
-                return await _exchange(self.keeper_socket, request)
+                reply = await _exchange(self.keeper_socket, request)
         except (OSError, ValueError, asyncio.IncompleteReadError) as exc:
             raise GuestUnreachable(
                 f"the keeper at `{self.keeper_socket}` does not answer: {exc or type(exc).__name__}",
                 hint="list the sandboxes again",
             ) from exc
+        if "error" in reply:
+            raise Conflict(f"{request['op']} was refused: {reply['error']}")
+        return reply
 
 
 async def start_keeper(spec: SandboxSpec) -> KeeperClient:
@@ -100,17 +118,172 @@ async def start_keeper(spec: SandboxSpec) -> KeeperClient:
 
     Raises:
         UsageError: The spec cannot be built.
-        RuntimeUnavailable: The runtime is missing or refused, or the guest ended at once; the message holds the cause, the
-            details the log's tail. Nothing is left running.
+        RuntimeUnavailable: The runtime is missing or refused, or the guest ended at once; the message holds the
+            cause, the details the log's tail. Nothing is left running.
     """
-    raise NotImplementedError
+    spec.check()
+    prepared = await asyncio.to_thread(prepare, spec)
+    ready_read, ready_write = os.pipe()
+    try:
+        try:
+            await asyncio.to_thread(_spawn, prepared, ready_write)
+        finally:
+            os.close(ready_write)
+        line = await asyncio.wait_for(_read_line(ready_read), START_TIMEOUT_S)
+    except TimeoutError as exc:
+        raise _start_failure(prepared, f"its keeper said nothing for {START_TIMEOUT_S:.0f} s") from exc
+    finally:
+        os.close(ready_read)
+    reply = json.loads(line) if line else {"error": "its keeper ended without a word"}
+    if not reply.get("ready"):
+        raise _start_failure(prepared, str(reply.get("error", "no reason given")))
+    return KeeperClient(prepared.keeper_socket, prepared.control_dir, prepared.sandbox_dir)
 
 
 async def adopt_keeper(keeper_socket: Path) -> KeeperClient | None:
-    """The keeper that listens there, or None if none answers; then `spec.read_exit` may tell how its sandbox ended."""
-    raise NotImplementedError
+    """The keeper that listens there, or None if none answers; then `spec.read_exit` may tell how its sandbox ended.
+
+    A keeper that is still starting its sandbox answers when that is done.
+    """
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            reply = await _exchange(keeper_socket, {"op": "status"})
+        places = reply["spec"]
+        return KeeperClient(keeper_socket, Path(places["control_dir"]), Path(places["sandbox_dir"]))
+    except (OSError, ValueError, KeyError, TimeoutError):
+        return None
 
 
 async def dial_bridge(control_dir: Path, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """`KeeperClient.dial` by folder."""
-    raise NotImplementedError
+    try:
+        descriptor = open_bridge(control_dir)
+    except OSError as exc:
+        raise GuestUnreachable(
+            "the sandbox's bridge is not there", hint="it may have ended; list the sandboxes"
+        ) from exc
+    writer: asyncio.StreamWriter | None = None
+    try:
+        async with asyncio.timeout(DIAL_TIMEOUT_S):
+            reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}")
+            writer.write(f"{port}\n".encode())
+            answer = await reader.readexactly(1)
+    except (OSError, TimeoutError, asyncio.IncompleteReadError) as exc:
+        _abort(writer)
+        raise GuestUnreachable(
+            "the sandbox's bridge does not answer", hint="it may be suspended or overloaded"
+        ) from exc
+    except asyncio.CancelledError:
+        _abort(writer)
+        raise
+    finally:
+        os.close(descriptor)
+    if answer != b"+":
+        _abort(writer)
+        raise ConnectionRefusedError(f"nothing listens on port {port} in the sandbox")
+    return reader, writer
+
+
+def prepare(spec: SandboxSpec) -> SandboxSpec:
+    """Settle what the sandbox is started with: guest copy, interpreter, runtime's program. Blocking.
+
+    Raises:
+        UsageError: The runtime is not known.
+        RuntimeUnavailable: It does not work here.
+    """
+    parent = spec.image_tree_parent
+    choice = choose_runtime(spec.runtime, parent)
+    drops_uid = os.geteuid() == 0 and choice.runtime.needs_dropped_uid
+    return replace(
+        spec,
+        prepared={
+            "image_tree": str(ensure_image_tree(parent).path),
+            "bwrap": choice.probe.path,
+            "host_python": str(Path(sys.executable).resolve()),
+            **choose_interpreter(parent, is_uid_dropped=drops_uid).to_map(),
+        },
+    )
+
+
+def _spawn(spec: SandboxSpec, ready_fd: int) -> None:
+    """Run the keeper's program; it detaches and returns at once."""
+    spec.sandbox_dir.mkdir(parents=True, exist_ok=True)
+    write_private(spec.spec_file, spec.to_json())
+    log_fd = os.open(spec.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    package_parent = str(Path(__file__).parents[2])
+    try:
+        # Without `site`: a keeper needs the standard library and this package, and starts in half the time.
+        subprocess.run(
+            [sys.executable, "-I", "-S", "-B", "-c", _KEEPER_CODE, package_parent, str(spec.spec_file), str(ready_fd)],
+            stdin=subprocess.DEVNULL,
+            stdout=log_fd,
+            stderr=log_fd,
+            env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+            cwd="/",
+            pass_fds=[ready_fd],
+            timeout=START_TIMEOUT_S,
+            check=False,
+        )
+    finally:
+        os.close(log_fd)
+
+
+_KEEPER_CODE = """\
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from sbxtui.localcloud.keeper import main
+raise SystemExit(main(sys.argv))
+"""
+
+
+def _start_failure(spec: SandboxSpec, cause: str) -> RuntimeUnavailable:
+    tail = ""
+    with contextlib.suppress(OSError), spec.log_file.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+        tail = harmless(file.read().decode(errors="replace"))
+    return RuntimeUnavailable(
+        f"sandbox `{spec.sandbox_id}` did not start with {spec.runtime}: {cause}",
+        hint=f"see {spec.log_file}" if tail else "run `sbx doctor`",
+        details={"log_tail": tail},
+    )
+
+
+async def _read_line(descriptor: int) -> bytes:
+    """Bytes of a pipe up to a newline or its end."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(descriptor, False)
+    received = b""
+    readable = asyncio.Event()
+    loop.add_reader(descriptor, readable.set)
+    try:
+        while not received.endswith(b"\n"):
+            await readable.wait()
+            readable.clear()
+            with contextlib.suppress(BlockingIOError):
+                part = os.read(descriptor, 4096)
+                if not part:
+                    break
+                received += part
+    finally:
+        loop.remove_reader(descriptor)
+    return received
+
+
+async def _exchange(path: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+    reader, writer = await asyncio.open_unix_connection(path)
+    try:
+        writer.write(json.dumps(request).encode() + b"\n")
+        line = await reader.readline()
+    finally:
+        writer.close()
+    if not line:
+        raise ConnectionResetError("the keeper closed the connection")
+    reply = json.loads(line)
+    if not isinstance(reply, dict):
+        raise ValueError("the keeper sent no object")
+    return reply
+
+
+def _abort(writer: asyncio.StreamWriter | None) -> None:
+    if writer is not None:
+        writer.transport.abort()

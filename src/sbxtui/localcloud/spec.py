@@ -1,4 +1,6 @@
-"""What a sandbox of the local cloud is made of: the order given to a keeper, and what a keeper tells back. JSON on disk."""
+"""What a sandbox of the local cloud is made of: the order given to a keeper, and what a keeper tells back. JSON on
+disk.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,12 @@ class SandboxSpec:
     """One sandbox, as its keeper builds it.
 
     Args:
-        sandbox_dir: The sandbox's own folder below `home.trees_dir`; holds `work`, `home`, `spec.json`, `keeper.log`, `exit.json`.
-        control_dir: A short path below `home.socket_dir`, bound to `/run/sbx` inside; the guest writes there, so nothing in it
-            is trusted. The bridge listens on its `in.sock`.
-        keeper_socket: The keeper's control socket, outside `control_dir`; `.lock` beside it is held while the keeper lives.
+        sandbox_dir: The sandbox's own folder below `home.trees_dir`; holds `work`, `home`, `spec.json`,
+            `keeper.log`, `exit.json`.
+        control_dir: A short path below `home.socket_dir`, bound to `/run/sbx` inside; the guest writes there, so
+            nothing in it is trusted. The bridge listens on its `in.sock`.
+        keeper_socket: The keeper's control socket, outside `control_dir`; `.lock` beside it is held while the keeper
+            lives.
         memory_mib: RAM of all jobs and the guest together.
         vcpus: Processors' worth of time; fractions need a cgroup.
         disk_mib: What `work` and `home` may take together.
@@ -38,6 +42,7 @@ class SandboxSpec:
         runtime: A runtime id as `runtimes.choose` returned it.
         job_uid: Runs jobs as this uid in images that hold several; None: as the guest.
         images_dir: Where image trees are kept; None: `.images` beside `sandbox_dir`.
+        prepared: Filled in by `start_keeper`: the image tree, interpreter and programs this sandbox is started with.
     """
 
     sandbox_id: str
@@ -57,6 +62,7 @@ class SandboxSpec:
     workdir: str = "/work"
     job_uid: int | None = None
     images_dir: Path | None = None
+    prepared: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_file(self) -> Path:
@@ -115,7 +121,7 @@ class SandboxSpec:
     def to_json(self) -> str:
         """The spec as one JSON document."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        values["env"] = dict(self.env)
+        values["env"], values["prepared"] = dict(self.env), dict(self.prepared)
         return json.dumps(values, default=str)
 
     @classmethod
@@ -148,8 +154,8 @@ class KeeperState(StrEnum):
 class ExitInfo:
     """How a sandbox ended. `exit_code` is 128+n when signal n ended the guest's main process.
 
-    `reason` is `terminated` (asked for), `exited` (the guest ended itself), `start-failed`, `limit` (the guest itself had to be
-    killed for one), or `keeper-died`.
+    `reason` is `terminated` (asked for), `exited` (the guest ended itself), `start-failed`, `limit` (the guest
+    itself had to be killed for one), or `keeper-died`.
     """
 
     exit_code: int
@@ -189,6 +195,11 @@ class KeeperStatus:
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe."""
         return dataclasses.asdict(self)
+
+    @classmethod
+    def ended(cls, how: ExitInfo) -> KeeperStatus:
+        """What is left to say of a sandbox whose keeper is gone."""
+        return cls(KeeperState.EXITED, 0, how, 0, 0, 0, (), 0, "", "", {})
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> KeeperStatus:

@@ -1,0 +1,290 @@
+"""Control groups of sandboxes: version 1, version 2 and the mix of both, where the system lets us have them.
+
+Every sandbox gets one group per hierarchy, named `sbx/FOLDER/SANDBOX`, FOLDER standing for the home. Where groups
+cannot be made (a plain user, a read-only mount) there are none, and the watchdog and rlimits stand in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sbxtui.localcloud.limits import Limits
+
+_CONTROLLERS = ("memory", "pids", "cpu", "freezer")
+_PERIOD_US = 100_000
+_GONE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchies:
+    """Mount points: one per version-1 controller, and the unified one with the controllers it can hand down."""
+
+    v1: Mapping[str, Path]
+    unified: Path | None
+    unified_controllers: frozenset[str]
+
+
+def find_hierarchies(mountinfo: str | None = None) -> Hierarchies:
+    """Read the hierarchies mounted here.
+
+    Args:
+        mountinfo: Text of `/proc/self/mountinfo`; None reads it.
+    """
+    text = mountinfo if mountinfo is not None else Path("/proc/self/mountinfo").read_text()
+    v1: dict[str, Path] = {}
+    unified: Path | None = None
+    for line in text.splitlines():
+        head, _, tail = line.partition(" - ")
+        mount_point, kind = Path(head.split()[4]), tail.split()
+        if kind[0] == "cgroup":
+            v1.update({name: mount_point for name in kind[2].split(",") if name in _CONTROLLERS})
+        elif kind[0] == "cgroup2" and unified is None:
+            unified = mount_point
+    controllers: frozenset[str] = frozenset()
+    if unified is not None:
+        with contextlib.suppress(OSError):
+            controllers = frozenset((unified / "cgroup.controllers").read_text().split())
+    return Hierarchies(v1, unified, controllers)
+
+
+def folder_of(socket_dir: Path) -> str:
+    """The group that holds all sandboxes whose keepers' sockets are in `socket_dir`."""
+    return f"sbx/{hashlib.sha256(os.fsencode(socket_dir)).hexdigest()[:12]}"
+
+
+@dataclass(slots=True)
+class Cgroup:
+    """One sandbox's groups. `dirs` maps a controller to its folder; "unified" is the version-2 folder, for freeze
+    and kill.
+    """
+
+    dirs: dict[str, Path] = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, folder: str, name: str, limits: Limits, hierarchies: Hierarchies | None = None) -> Cgroup:
+        """Make the groups and set their limits; controllers that cannot be had are left out of `dirs`."""
+        found = hierarchies or find_hierarchies()
+        group = cls()
+        if os.geteuid() != 0:
+            return group
+        for controller, mount in found.v1.items():
+            path = mount / folder / name
+            with contextlib.suppress(OSError):
+                path.mkdir(parents=True, exist_ok=True)
+                group.dirs[controller] = path
+        if found.unified is not None:
+            group._create_unified(found, folder, name)
+        for controller in ("memory", "pids", "cpu"):
+            if controller in group.dirs:
+                group._limit(controller, limits)
+        return group
+
+    @classmethod
+    def find(cls, folder: str, name: str) -> Cgroup:
+        """The groups an earlier keeper made and left."""
+        found = find_hierarchies()
+        places = {**found.v1, **({"unified": found.unified} if found.unified else {})}
+        return cls({key: mount / folder / name for key, mount in places.items() if (mount / folder / name).is_dir()})
+
+    def _create_unified(self, found: Hierarchies, folder: str, name: str) -> None:
+        assert found.unified is not None
+        path = found.unified / folder / name
+        wanted = [c for c in ("memory", "pids", "cpu") if c not in self.dirs and c in found.unified_controllers]
+        with contextlib.suppress(OSError):
+            path.mkdir(parents=True, exist_ok=True)
+            self.dirs["unified"] = path
+            parent = found.unified
+            for part in ("", *folder.split("/")):
+                parent = parent / part
+                for controller in wanted:
+                    # Refused (EBUSY) where the top group holds processes, as in a container: then there is no such
+                    # limit.
+                    _write(parent / "cgroup.subtree_control", f"+{controller}")
+            self.dirs.update(dict.fromkeys(wanted, path))
+
+    def _limit(self, controller: str, limits: Limits) -> None:
+        path = self.dirs[controller]
+        is_v2 = path == self.dirs.get("unified")
+        try:
+            match controller:
+                case "memory":
+                    _write(path / ("memory.max" if is_v2 else "memory.limit_in_bytes"), str(limits.memory_bytes))
+                    self._limit_swap(path, limits, is_v2=is_v2)
+                case "pids":
+                    _write(path / "pids.max", str(limits.pids_ceiling))
+                case "cpu":
+                    self._limit_cpu(path, limits, is_v2=is_v2)
+        except OSError:
+            del self.dirs[controller]
+
+    def _limit_swap(self, path: Path, limits: Limits, *, is_v2: bool) -> None:
+        # Kernels without swap accounting lack these files.
+        with contextlib.suppress(OSError):
+            if is_v2:
+                _write(path / "memory.swap.max", "0")
+            else:
+                _write(path / "memory.swappiness", "0")
+                _write(path / "memory.memsw.limit_in_bytes", str(limits.memory_bytes))
+
+    def _limit_cpu(self, path: Path, limits: Limits, *, is_v2: bool) -> None:
+        quota_us = max(1000, int(limits.vcpus * _PERIOD_US))
+        if is_v2:
+            _write(path / "cpu.max", f"{quota_us} {_PERIOD_US}")
+            return
+        _write(path / "cpu.cfs_period_us", str(_PERIOD_US))
+        _write(path / "cpu.cfs_quota_us", str(quota_us))
+
+    def join(self) -> None:
+        """Move the calling process in.
+
+        Raises:
+            OSError: It was refused; the process may be in some of the groups.
+        """
+        for path in set(self.dirs.values()):
+            _write(path / "cgroup.procs", "0")
+
+    def members(self) -> list[int]:
+        """Process ids in the group, of any of its hierarchies."""
+        for path in self.dirs.values():
+            with contextlib.suppress(OSError):
+                return [int(pid) for pid in (path / "cgroup.procs").read_text().split()]
+        return []
+
+    @property
+    def can_freeze(self) -> bool:
+        """Whether the kernel stops the group as a whole."""
+        return "freezer" in self.dirs or self._has_unified("cgroup.freeze")
+
+    def freeze(self, *, is_frozen: bool) -> None:
+        """Stop or go on; returns when every member did, or raises TimeoutError after 5 s."""
+        if self._has_unified("cgroup.freeze"):
+            path = self.dirs["unified"]
+            _write(path / "cgroup.freeze", "1" if is_frozen else "0")
+            _wait(lambda: f"frozen {int(is_frozen)}" in (path / "cgroup.events").read_text())
+            return
+        path = self.dirs["freezer"]
+        wanted = "FROZEN" if is_frozen else "THAWED"
+
+        def is_reached() -> bool:
+            # Version 1 may stall half frozen while members fork; writing again makes it go on.
+            _write(path / "freezer.state", wanted)
+            return (path / "freezer.state").read_text().strip() == wanted
+
+        _wait(is_reached)
+
+    def kill(self) -> None:
+        """Kill every member, frozen or not; returns when none is left or after 5 s."""
+        if self._has_unified("cgroup.kill"):
+            with contextlib.suppress(OSError):
+                _write(self.dirs["unified"] / "cgroup.kill", "1")
+        deadline = time.monotonic() + _GONE_TIMEOUT_S
+        while (pids := self.members()) and time.monotonic() < deadline:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if self.can_freeze:
+                with contextlib.suppress(OSError, TimeoutError):
+                    self.freeze(is_frozen=False)
+            time.sleep(0.005)
+
+    def memory_bytes(self) -> int | None:
+        """Memory no reclaim gives back: anonymous pages and tmpfs files. None without the controller."""
+        if "memory" not in self.dirs:
+            return None
+        stat = _numbers(self.dirs["memory"] / "memory.stat")
+        anonymous = stat.get("anon", stat.get("total_rss", stat.get("rss", 0)))
+        return anonymous + stat.get("shmem", stat.get("total_shmem", 0))
+
+    def oom_kills(self) -> int:
+        """Processes the kernel killed here because the memory limit was reached."""
+        if "memory" not in self.dirs:
+            return 0
+        path = self.dirs["memory"]
+        file = "memory.events" if path == self.dirs.get("unified") else "memory.oom_control"
+        return _numbers(path / file).get("oom_kill", 0)
+
+    def pids(self) -> int | None:
+        """Tasks in the group; None without the controller."""
+        if "pids" not in self.dirs:
+            return None
+        with contextlib.suppress(OSError, ValueError):
+            return int((self.dirs["pids"] / "pids.current").read_text())
+        return 0
+
+    def remove(self) -> bool:
+        """Remove the groups; False if members that cannot die yet keep one."""
+        deadline = time.monotonic() + _GONE_TIMEOUT_S
+        left = set(self.dirs.values())
+        while left:
+            for path in list(left):
+                if _rmdir(path):
+                    left.discard(path)
+            if left and time.monotonic() > deadline:
+                return False
+            if left:
+                time.sleep(0.005)
+        for path in set(self.dirs.values()):
+            # The folders above go with their last sandbox.
+            for parent in (path.parent, path.parent.parent):
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+        return True
+
+    def _has_unified(self, file: str) -> bool:
+        return "unified" in self.dirs and (self.dirs["unified"] / file).exists()
+
+
+def names_in(folder: str) -> set[str]:
+    """Sandboxes that have a group in `folder`, running or not."""
+    found = find_hierarchies()
+    mounts = [*found.v1.values(), *([found.unified] if found.unified else [])]
+    names: set[str] = set()
+    for mount in mounts:
+        with contextlib.suppress(OSError):
+            names |= {entry.name for entry in (mount / folder).iterdir() if entry.is_dir()}
+    return names
+
+
+def _rmdir(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as exc:
+        return exc.errno not in (errno.EBUSY, errno.ENOTEMPTY)
+    return True
+
+
+def _write(path: Path, text: str) -> None:
+    # Not write_text: these files are opened without O_CREAT or O_TRUNC on purpose.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    values: dict[str, int] = {}
+    with contextlib.suppress(OSError):
+        for line in path.read_text().splitlines():
+            key, _, number = line.partition(" ")
+            if number.isdigit():
+                values[key] = int(number)
+    return values
+
+
+def _wait(is_reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _GONE_TIMEOUT_S
+    while not is_reached():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the control group does not change its state")
+        time.sleep(0.002)

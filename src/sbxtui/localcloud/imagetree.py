@@ -1,0 +1,192 @@
+"""Immutable copies of the guest and what it imports, named by their content and shared by sandboxes.
+
+A running sandbox keeps the copy it was started with, whatever happens to the installed package. A copy is in use
+while some keeper holds a shared lock on it (`hold`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import py_compile
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbxtui.core.errors import RuntimeUnavailable
+
+REQUIRED = ("sbxguest", "uvicorn", "httptools", "websockets", "click", "h11")
+OPTIONAL = ("blake3", "zstandard", "isal")
+_LAYOUT = "2"
+_YOUNG_S = 3600.0
+# The launcher has its own name in the tree: the shell loop and the init in it are told apart from jobs by these paths.
+BOOT_NAME = "sbxboot.py"
+_BOOT_SOURCE = Path(__file__).with_name("runtimes") / "boot_source.py"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTree:
+    """A finished tree; every file and folder in it is read-only and readable by all."""
+
+    path: Path
+
+    @property
+    def boot_file(self) -> Path:
+        """What the sandbox's interpreter runs first."""
+        return self.path / BOOT_NAME
+
+
+def ensure_image_tree(parent: Path) -> ImageTree:
+    """The tree of the guest installed now, made if it is new. Blocking: call it in a thread.
+
+    Args:
+        parent: Folder of all trees; made (0711) if missing. A dropped uid must be able to traverse to it.
+
+    Raises:
+        RuntimeUnavailable: A package of the guest is not installed.
+        OSError: `parent` cannot be written.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    parent.chmod(0o711)
+    sources = _package_dirs()
+    fingerprint = _fingerprint(sources)
+    index = parent / "index" / fingerprint
+    with contextlib.suppress(OSError):
+        known = parent / index.read_text()
+        if known.is_dir():
+            os.utime(known)
+            return ImageTree(known)
+    tree = _build(parent, sources)
+    index.parent.mkdir(mode=0o700, exist_ok=True)
+    temporary = index.with_name(f".{fingerprint}.{os.getpid()}")
+    temporary.write_text(tree.path.name)
+    temporary.replace(index)
+    return tree
+
+
+def hold(tree: Path) -> int:
+    """Keep `tree` from being pruned for as long as the returned descriptor is open.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    descriptor = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def prune_image_trees(parent: Path, *, young_s: float = _YOUNG_S) -> list[Path]:
+    """Remove trees nobody holds that were not asked for in the last `young_s` seconds; returns them."""
+    removed: list[Path] = []
+    for tree in _trees(parent):
+        with contextlib.suppress(OSError):
+            if time.time() - tree.stat().st_mtime < young_s:
+                continue
+            descriptor = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(tree)
+                removed.append(tree)
+            finally:
+                os.close(descriptor)
+    return removed
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree of ours, whose folders are read-only."""
+    for folder, _, _ in os.walk(path):
+        Path(folder).chmod(0o755)
+    shutil.rmtree(path)
+
+
+def _trees(parent: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return [entry for entry in parent.iterdir() if entry.name.startswith("tree-") and entry.is_dir()]
+    return []
+
+
+def _package_dirs() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for name in (*REQUIRED, *OPTIONAL):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations:
+            found[name] = Path(next(iter(spec.submodule_search_locations)))
+        elif name in REQUIRED:
+            raise RuntimeUnavailable(f"the guest's package `{name}` is not installed", hint="reinstall sbxtui")
+    return found
+
+
+def _files(source: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(source):
+        folders[:] = sorted(name for name in folders if name not in ("__pycache__", "tests"))
+        for name in sorted(names):
+            if not name.endswith((".pyc", ".c", ".pyx", ".pxd", ".pyi", ".h")):
+                yield Path(folder) / name
+
+
+def _fingerprint(sources: dict[str, Path]) -> str:
+    """Names the installed files by size and time, which is quick; the tree itself is named by content."""
+    seen: list[object] = [_LAYOUT, sys.implementation.cache_tag, _BOOT_SOURCE.stat().st_mtime_ns]
+    for name, source in sources.items():
+        for file in _files(source):
+            info = file.stat()
+            seen.append((name, str(file), info.st_size, info.st_mtime_ns))
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:32]
+
+
+def _build(parent: Path, sources: dict[str, Path]) -> ImageTree:
+    building = Path(tempfile.mkdtemp(dir=parent, prefix=".building-"))
+    try:
+        shutil.copyfile(_BOOT_SOURCE, building / BOOT_NAME)
+        for name, source in sources.items():
+            for file in _files(source):
+                target = building / name / file.relative_to(source)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
+        digest = _content_hash(building)
+        _compile(building)
+        for folder, _, names in os.walk(building, topdown=False):
+            for name in names:
+                (Path(folder) / name).chmod(0o444)
+            Path(folder).chmod(0o555)
+        # A folder that is renamed needs to be writable itself, as its `..` may change.
+        building.chmod(0o755)
+        final = parent / f"tree-{digest}"
+        with contextlib.suppress(OSError):
+            # Refused when another process was first: a full folder is never replaced.
+            building.rename(final)
+        final.chmod(0o555)
+        return ImageTree(final)
+    finally:
+        if building.exists():
+            remove_tree(building)
+
+
+def _content_hash(root: Path) -> str:
+    digest = hashlib.sha256(f"{_LAYOUT} {sys.implementation.cache_tag}".encode())
+    for file in sorted(path for path in root.rglob("*") if path.is_file()):
+        content = file.read_bytes()
+        digest.update(f"\0{file.relative_to(root)}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:24]
+
+
+def _compile(root: Path) -> None:
+    for file in root.rglob("*.py"):
+        with contextlib.suppress(py_compile.PyCompileError):
+            # By hash and unchecked: the tree never changes, and times would not survive a copy.
+            py_compile.compile(
+                str(file),
+                dfile=f"/opt/sbx/guest/{file.relative_to(root)}",
+                doraise=True,
+                quiet=2,
+                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+            )

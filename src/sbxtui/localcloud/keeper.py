@@ -1,0 +1,347 @@
+"""One sandbox's keeper: parent of its processes, watchdog, recorder of its end.
+
+    python -m sbxtui.localcloud.keeper SPEC_FILE [READY_FD]
+
+Detaches, starts the sandbox, tells READY_FD one JSON line when the guest's bridge answers (or why it never will),
+and serves the control socket until the sandbox has ended and its remains are gone. One thread and no asyncio: it
+forks, and there is one of it per sandbox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import selectors
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from sbxtui.core.errors import SbxError
+from sbxtui.localcloud.cgroups import Cgroup, folder_of
+from sbxtui.localcloud.imagetree import hold
+from sbxtui.localcloud.keeper_control import Client, Control
+from sbxtui.localcloud.keeper_log import GuestLog
+from sbxtui.localcloud.keeper_place import DroppedUid, lock_keeper, make_folders, remove_remains, take_uid
+from sbxtui.localcloud.keeper_processes import descendants, send_signal, stop_all
+from sbxtui.localcloud.keeper_start import bridge_answers, guest_env, limit_words, network_ports
+from sbxtui.localcloud.limits import Limits
+from sbxtui.localcloud.runtimes.base import Started, StartRequest
+from sbxtui.localcloud.runtimes.choose import find_runtime
+from sbxtui.localcloud.runtimes.launch import become_subreaper
+from sbxtui.localcloud.spec import ExitInfo, KeeperState, KeeperStatus, SandboxSpec, write_private
+from sbxtui.localcloud.watchdog import TICK_S, Watchdog, Watched
+
+log = logging.getLogger(__name__)
+
+_BRIDGE_TIMEOUT_S = 20.0
+_BRIDGE_POLL_S = 0.004
+_GONE_TIMEOUT_S = 10.0
+_TERMINATE_GRACE_S = 2.0
+
+Reason = Literal["", "terminated", "limit", "start-failed"]
+
+
+class Keeper:
+    """The keeper of `spec`; `run` once."""
+
+    def __init__(self, spec: SandboxSpec, ready_fd: int) -> None:
+        self._spec = spec
+        self._ready_fd = ready_fd
+        self._limits = Limits.of(spec)
+        self._runtime = find_runtime(spec.runtime)
+        self._selector = selectors.DefaultSelector()
+        self._state = KeeperState.STARTING
+        self._cgroup = Cgroup()
+        self._started: Started | None = None
+        self._watchdog: Watchdog | None = None
+        self._uid: DroppedUid | None = None
+        self._stopped: set[int] = set()
+        self._exit: ExitInfo | None = None
+        self._reason: Reason = ""
+        self._problem = ""
+        self._kill_at = 0.0
+        self._bridge_deadline = 0.0
+        self._control: Control | None = None
+        self._log = GuestLog(spec.log_file, self._selector)
+
+    def run(self) -> int:
+        """Start the sandbox, stay until it ended, remove what it left. Returns the exit code of the keeper itself."""
+        self._watch_signals()
+        become_subreaper()
+        self._spec.exit_file.unlink(missing_ok=True)
+        self._spec.keeper_socket.parent.mkdir(parents=True, exist_ok=True)
+        self._control = Control(self._spec.keeper_socket, self._selector, self._serve)
+        tree_lock = -1
+        try:
+            tree_lock = hold(Path(self._spec.prepared["image_tree"]))
+            self._start()
+        except (SbxError, OSError, KeyError) as exc:
+            log.error("cannot start: %s", exc)
+            self._reason, self._problem = "start-failed", str(exc)
+            self._end(1)
+        while self._exit is None:
+            self._turn()
+        self._finish()
+        if tree_lock >= 0:
+            os.close(tree_lock)
+        return 0
+
+    def _start(self) -> None:
+        spec = self._spec
+        if os.geteuid() == 0 and self._runtime.needs_dropped_uid:
+            self._uid = take_uid(spec.sandbox_id)
+        uid = self._uid.uid if self._uid else None
+        make_folders(spec, uid)
+        self._cgroup = Cgroup.create(folder_of(spec.keeper_socket.parent), spec.sandbox_id, self._limits)
+        ports = {} if self._runtime.has_own_network else network_ports(spec)
+        request = StartRequest(
+            spec=spec,
+            limits=self._limits,
+            cgroup=self._cgroup,
+            uid=uid,
+            gid=uid,
+            log_fd=self._log.write_fd,
+            env=guest_env(spec, self._runtime, self._limits, ports),
+            network_ports=ports,
+        )
+        started = self._started = self._runtime.start(request)
+        watched = Watched(
+            root=started.root_pid,
+            init=started.init_pid,
+            limits=self._limits,
+            cgroup=self._cgroup,
+            tmpfs_dirs=started.tmpfs_dirs,
+            disk_dirs=tuple(spec.sandbox_dir / name for name in ("work", "home", "tmp")),
+        )
+        self._watchdog = Watchdog(watched, kill_sandbox=self._kill_for_limit)
+        self._bridge_deadline = time.monotonic() + _BRIDGE_TIMEOUT_S
+
+    def _turn(self) -> None:
+        """Wait for an event or the next tick, and act on either."""
+        timeout_s = _BRIDGE_POLL_S if self._state is KeeperState.STARTING else TICK_S
+        for key, _ in self._selector.select(timeout_s):
+            key.data()
+        self._reap()
+        if self._exit is not None:
+            return
+        if self._kill_at and time.monotonic() >= self._kill_at:
+            self._kill_all()
+        elif self._state is KeeperState.STARTING:
+            self._look_for_bridge()
+        elif self._state is KeeperState.RUNNING and self._watchdog is not None:
+            self._watchdog.tick()
+
+    def _look_for_bridge(self) -> None:
+        if bridge_answers(self._spec.control_dir, self._spec.agent_port):
+            self._state = KeeperState.RUNNING
+            self._tell_ready({"ready": True})
+        elif time.monotonic() > self._bridge_deadline:
+            self._reason, self._problem = "start-failed", "the guest's bridge did not answer in time"
+            self._kill_all()
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if self._started is not None and pid == self._started.root_pid:
+                    code = os.waitstatus_to_exitcode(status)
+                    self._end(128 - code if code < 0 else code)
+
+    def _end(self, code: int) -> None:
+        """Note how it ended: the first to know writes it down, before anything is removed."""
+        if self._state is KeeperState.STARTING and not self._reason:
+            self._reason, self._problem = "start-failed", f"the guest ended with exit code {code} before it answered"
+        self._state = KeeperState.EXITED
+        self._exit = ExitInfo(
+            exit_code=code,
+            signal=code - 128 if 128 < code < 128 + signal.NSIG else 0,
+            reason=self._reason or "exited",
+            at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        )
+        exit_record = {name: getattr(self._exit, name) for name in ("exit_code", "signal", "reason", "at")}
+        write_private(self._spec.exit_file, json.dumps(exit_record))
+
+    def _finish(self) -> None:
+        """Kill what is left, take everything away, then answer those who wait."""
+        assert self._control is not None and self._exit is not None
+        self._kill_all()
+        deadline = time.monotonic() + _GONE_TIMEOUT_S
+        while (left := descendants(os.getpid())) and time.monotonic() < deadline:
+            send_signal(left, signal.SIGKILL)
+            self._reap_all()
+            time.sleep(0.002)
+        self._reap_all()
+        self._log.close()
+        if not self._cgroup.remove():
+            log.error("a control group of %s is still busy", self._spec.sandbox_id)
+        remove_remains(self._spec)
+        self._tell_ready({"error": self._problem})
+        for client in self._control.waiting:
+            self._control.answer(client, self._exit_reply())
+        self._control.close()
+        self._spec.lock_file.unlink(missing_ok=True)
+
+    def _reap_all(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    def _kill_all(self) -> None:
+        self._kill_at = 0.0
+        if self._cgroup.dirs:
+            self._cgroup.kill()
+        if self._started is not None:
+            send_signal(self._started.kill_pids, signal.SIGKILL)
+            send_signal(descendants(self._started.root_pid), signal.SIGKILL)
+
+    def _kill_for_limit(self) -> None:
+        self._reason = self._reason or "limit"
+        self._kill_all()
+
+    def _serve(self, client: Client, request: dict[str, Any]) -> dict[str, Any] | None:
+        del client
+        match request.get("op"):
+            case "status":
+                return self._status().to_dict() | {
+                    "spec": {"control_dir": str(self._spec.control_dir), "sandbox_dir": str(self._spec.sandbox_dir)}
+                }
+            case "freeze":
+                return self._freeze()
+            case "thaw":
+                return self._thaw()
+            case "terminate":
+                self._terminate(float(request.get("grace_s", _TERMINATE_GRACE_S)))
+                return None
+            case "wait":
+                return None
+            case _:
+                return {"error": "no such operation"}
+
+    def _status(self) -> KeeperStatus:
+        watchdog = self._watchdog
+        memory_bytes = self._cgroup.memory_bytes()
+        return KeeperStatus(
+            state=self._state,
+            pid=os.getpid(),
+            exit=self._exit,
+            memory_bytes=memory_bytes if memory_bytes is not None else watchdog.memory_used if watchdog else 0,
+            disk_bytes=watchdog.disk_used if watchdog else 0,
+            pids=watchdog.pids_used if watchdog else 0,
+            kills=tuple(watchdog.kills) if watchdog else (),
+            kill_count=watchdog.kill_count if watchdog else 0,
+            runtime=self._runtime.id,
+            isolation=self._runtime.isolation,
+            limits=limit_words(self._limits, self._cgroup, self._runtime),
+        )
+
+    def _freeze(self) -> dict[str, Any]:
+        if self._state is KeeperState.FROZEN:
+            return {}
+        if self._state is not KeeperState.RUNNING or self._started is None:
+            return {"error": f"the sandbox is {self._state}"}
+        root = self._started.root_pid
+        try:
+            if self._cgroup.can_freeze:
+                self._cgroup.freeze(is_frozen=True)
+            else:
+                self._stopped = stop_all(lambda: descendants(root))
+        except (OSError, TimeoutError) as exc:
+            with contextlib.suppress(OSError, TimeoutError):
+                self._cgroup.freeze(is_frozen=False)
+            return {"error": f"freezing failed: {exc}"}
+        self._state = KeeperState.FROZEN
+        return {}
+
+    def _thaw(self) -> dict[str, Any]:
+        if self._state is KeeperState.RUNNING:
+            return {}
+        if self._state is not KeeperState.FROZEN:
+            return {"error": f"the sandbox is {self._state}"}
+        try:
+            if self._cgroup.can_freeze:
+                self._cgroup.freeze(is_frozen=False)
+            send_signal(self._stopped, signal.SIGCONT)
+        except (OSError, TimeoutError) as exc:
+            return {"error": f"thawing failed: {exc}"}
+        self._stopped = set()
+        self._state = KeeperState.RUNNING
+        return {}
+
+    def _terminate(self, grace_s: float) -> None:
+        self._reason = self._reason or "terminated"
+        self._thaw()
+        if self._started is not None and grace_s > 0:
+            send_signal([self._started.init_pid], signal.SIGTERM)
+        deadline = time.monotonic() + max(0.0, grace_s)
+        self._kill_at = min(self._kill_at or deadline, deadline)
+
+    def _exit_reply(self) -> dict[str, Any]:
+        assert self._exit is not None
+        return {name: getattr(self._exit, name) for name in ("exit_code", "signal", "reason", "at")}
+
+    def _tell_ready(self, message: dict[str, Any]) -> None:
+        if self._ready_fd < 0:
+            return
+        # The one who started us may be gone by now.
+        with contextlib.suppress(OSError):
+            os.write(self._ready_fd, json.dumps(message).encode() + b"\n")
+        os.close(self._ready_fd)
+        self._ready_fd = -1
+
+    def _watch_signals(self) -> None:
+        wakeup_read, wakeup_write = os.pipe()
+        for descriptor in (wakeup_read, wakeup_write):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._terminate(_TERMINATE_GRACE_S))
+
+        def drain() -> None:
+            with contextlib.suppress(BlockingIOError):
+                os.read(wakeup_read, 4096)
+
+        self._selector.register(wakeup_read, selectors.EVENT_READ, drain)
+
+
+def main(argv: list[str]) -> int:
+    """Detach and keep. The starting process returns at once; what follows is told by READY_FD, log and `exit.json`."""
+    if len(argv) not in (2, 3):
+        sys.stderr.write("usage: python -m sbxtui.localcloud.keeper SPEC_FILE [READY_FD]\n")
+        return 2
+    spec = SandboxSpec.from_json(Path(argv[1]).read_text())
+    spec.check()
+    if os.fork():
+        return 0
+    os.setsid()
+    os.chdir("/")
+    os.umask(0o077)
+    os.environ.clear()
+    logging.basicConfig(level=logging.INFO, format="keeper: %(message)s")
+    ready_fd = int(argv[2]) if len(argv) == 3 else -1
+    if ready_fd >= 0:
+        os.set_inheritable(ready_fd, False)
+    lock = lock_keeper(spec.lock_file)
+    if lock is None:
+        if ready_fd >= 0:
+            os.write(
+                ready_fd, json.dumps({"error": f"sandbox `{spec.sandbox_id}` has a keeper already"}).encode() + b"\n"
+            )
+        return 1
+    try:
+        return Keeper(spec, ready_fd).run()
+    except Exception:  # the keeper is a process boundary: it must not leave its sandbox without a word
+        log.exception("keeper failed")
+        return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv))

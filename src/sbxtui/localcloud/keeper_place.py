@@ -1,0 +1,135 @@
+"""A sandbox's places on the host: its folders, its uid, its lock, and how all of that is taken away again."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import socket
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbxtui.core.errors import RuntimeUnavailable
+from sbxtui.localcloud.spec import SandboxSpec
+
+# No account and no range of subordinate ids lies here.
+FIRST_UID = 0x7000_0000
+_UID_COUNT = 0x0FF0_0000
+_UID_TRIES = 1000
+GUEST_FOLDERS = ("work", "home", "tmp")
+
+
+@dataclass(slots=True)
+class DroppedUid:
+    """A uid one sandbox has for itself on this machine while `holder` is open."""
+
+    uid: int
+    holder: socket.socket
+
+
+def take_uid(sandbox_id: str) -> DroppedUid:
+    """Reserve a uid no other running sandbox of any home has.
+
+    The reservation is a bound abstract socket: it ends with its process and leaves nothing behind.
+
+    Raises:
+        RuntimeUnavailable: None is free.
+    """
+    start = int.from_bytes(hashlib.sha256(sandbox_id.encode()).digest()[:6], "big") % _UID_COUNT
+    for offset in range(_UID_TRIES):
+        uid = FIRST_UID + (start + offset) % _UID_COUNT
+        holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            holder.bind(f"\0sbx-uid-{uid}")
+            return DroppedUid(uid, holder)
+        except OSError:
+            holder.close()
+    raise RuntimeUnavailable("no user id is free for the sandbox", hint="remove sandboxes you no longer need")
+
+
+def lock_keeper(path: Path) -> int | None:
+    """The lock of a sandbox's one keeper, held while the returned descriptor is open; None if another has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A holder that ends removes the file: make sure we locked the one others will find.
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        os.close(descriptor)
+
+
+def make_folders(spec: SandboxSpec, uid: int | None) -> None:
+    """Create what the runtime binds into the sandbox, owned by the uid it runs as.
+
+    Raises:
+        RuntimeUnavailable: A folder above is closed to that uid.
+    """
+    folders = [spec.sandbox_dir / name for name in GUEST_FOLDERS] + [spec.control_dir]
+    spec.sandbox_dir.mkdir(parents=True, exist_ok=True)
+    spec.sandbox_dir.chmod(0o700 if uid is None else 0o711)
+    remove_trees([spec.control_dir])
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        if uid is not None:
+            _give(folder, uid)
+            _open_way(folder)
+
+
+def _give(folder: Path, uid: int) -> None:
+    """Make `folder` and all below it belong to `uid`; links themselves, never what they point to."""
+    if folder.stat().st_uid == uid:
+        return
+    for _, folders, files, descriptor in os.fwalk(folder):
+        for name in (*folders, *files):
+            os.chown(name, uid, uid, dir_fd=descriptor, follow_symlinks=False)
+    os.chown(folder, uid, uid)
+
+
+def _open_way(folder: Path) -> None:
+    for level, parent in enumerate(folder.parents):
+        mode = stat.S_IMODE(parent.stat().st_mode)
+        if mode & 0o001:
+            continue
+        # Our own two levels may have been made private; anything above belongs to somebody else.
+        if level > 1:
+            raise RuntimeUnavailable(
+                f"`{parent}` is closed to the user the sandbox runs as",
+                hint="use a home all of whose parents have mode 711",
+            )
+        parent.chmod(mode | 0o011)
+
+
+def remove_trees(paths: Sequence[Path]) -> None:
+    """Remove folders a guest wrote: links are not followed, depth does not matter, folders without rights neither."""
+    present = [str(path) for path in paths if os.path.lexists(path)]
+    if not present:
+        return
+    if _run(["/bin/rm", "-rf", "--", *present]) != 0:
+        _run(["/bin/chmod", "-R", "u+rwX", "--", *present])
+        _run(["/bin/rm", "-rf", "--", *present])
+
+
+def remove_remains(spec: SandboxSpec) -> None:
+    """Everything of an ended sandbox but `exit.json`, `keeper.log` and its keeper's lock."""
+    remove_trees([*(spec.sandbox_dir / name for name in GUEST_FOLDERS), spec.control_dir])
+    spec.keeper_socket.unlink(missing_ok=True)
+    spec.spec_file.unlink(missing_ok=True)
+
+
+def _run(command: list[str]) -> int:
+    null = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in (0, 1, 2)]
+    pid = os.posix_spawn(command[0], command, {"PATH": "/usr/bin:/bin"}, file_actions=null)
+    with contextlib.suppress(ChildProcessError):
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return 0

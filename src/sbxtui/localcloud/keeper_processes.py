@@ -1,0 +1,164 @@
+"""The processes of one sandbox as the host sees them, read from `/proc`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+# Parts of the command line by which the guest's own programs are told from jobs. A job that fakes one only outlives its
+# siblings: when nothing else is left to kill, the whole sandbox is.
+_GUEST_MARKS = (b"sbxguest", b"sbxboot")
+_STOP_ROUNDS = 50
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process. `session` and `parent` are pids of the host; `tasks` counts threads."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+    start_ticks: int
+    tasks: int
+    rss_bytes: int
+    command: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Not a zombie."""
+        return self.state not in "ZX"
+
+
+def read_process(pid: int) -> Process | None:
+    """The process, or None if it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The command may hold anything, so count from its last parenthesis.
+    command = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode(errors="replace")
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        state=fields[0].decode(),
+        start_ticks=int(fields[19]),
+        tasks=int(fields[17]),
+        rss_bytes=int(fields[21]) * _PAGE_BYTES,
+        command=command,
+    )
+
+
+def child_pids(pid: int) -> list[int]:
+    """Children of every thread of a process."""
+    pids: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - ten times a second: no Path objects
+            with contextlib.suppress(OSError):
+                pids += map(int, Path(f"/proc/{pid}/task/{task}/children").read_bytes().split())
+    return pids
+
+
+def descendants(root: int) -> dict[int, Process]:
+    """All processes below `root`, itself left out."""
+    found: dict[int, Process] = {}
+    waiting = child_pids(root)
+    while waiting:
+        pid = waiting.pop()
+        if pid in found:
+            continue
+        process = read_process(pid)
+        if process is not None:
+            found[pid] = process
+            waiting += child_pids(pid)
+    return found
+
+
+def guest_pids(processes: dict[int, Process], init: int) -> set[int]:
+    """Those of `processes` that are the guest: what stands above init, init, and its helpers by their marks."""
+    above = set()
+    pid = init
+    while pid in processes:
+        above.add(pid)
+        pid = processes[pid].parent
+    first = {p.pid for p in processes.values() if p.parent == init and _is_marked(p.pid)}
+    second = {p.pid for p in processes.values() if p.parent in first and (_is_marked(p.pid) or p.command == "sleep")}
+    return above | first | second
+
+
+def _is_marked(pid: int) -> bool:
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return any(mark in line for mark in _GUEST_MARKS)
+
+
+def resident_bytes(pid: int) -> int:
+    """Anonymous and shared-memory pages of a process: what only its end gives back. Pages shared after fork count in
+    each.
+    """
+    total = 0
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_bytes().splitlines():
+            if line.startswith((b"RssAnon:", b"RssShmem:")):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def proportional_bytes(pid: int) -> int:
+    """As `resident_bytes`, but shared pages are split among their holders; dearer to read. Falls back to it where
+    refused.
+    """
+    total = 0
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
+            if line.startswith((b"Pss_Anon:", b"Pss_Shmem:")):
+                total += int(line.split()[1]) * 1024
+    except OSError:
+        return resident_bytes(pid)
+    return total
+
+
+def written_bytes(pid: int) -> int:
+    """Bytes the process caused to be written to a disk, 0 where the system does not tell."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/io").read_text().splitlines():
+            if line.startswith("write_bytes:"):
+                return int(line.split()[1])
+    return 0
+
+
+def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
+    """Signal each that still exists."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def stop_all(list_processes: Callable[[], dict[int, Process]]) -> set[int]:
+    """SIGSTOP every process of a list that may grow while we walk it, until nothing new shows; returns those we
+    stopped.
+
+    Processes that were stopped before are not in the result: whoever goes on must not wake them.
+    """
+    ours: set[int] = set()
+    seen: set[int] = set()
+    for _ in range(_STOP_ROUNDS):
+        processes = {pid: p for pid, p in list_processes().items() if p.is_alive}
+        new = [p for p in processes.values() if p.pid not in seen]
+        if not new and all(processes[pid].state in "tT" for pid in ours if pid in processes):
+            return ours
+        ours |= {p.pid for p in new if p.state != "T"}
+        seen |= {p.pid for p in new}
+        send_signal([p.pid for p in new if p.state != "T"], signal.SIGSTOP)
+        time.sleep(0.001)
+    return ours

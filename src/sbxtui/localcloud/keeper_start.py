@@ -1,0 +1,109 @@
+"""What a keeper hands to the guest, and how it sees that the guest is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from sbxtui.localcloud.cgroups import Cgroup
+from sbxtui.localcloud.limits import MIB, Limits
+from sbxtui.localcloud.runtimes.base import Runtime, job_path
+from sbxtui.localcloud.runtimes.process import free_ports
+from sbxtui.localcloud.spec import SandboxSpec
+
+_ANSWER_TIMEOUT_S = 1.0
+
+
+def network_ports(spec: SandboxSpec) -> dict[int, int]:
+    """Free ports of the host that stand for the guest's own, in a runtime that shares the host's network."""
+    agent, hook = free_ports(2)
+    return {spec.agent_port: agent, spec.hook_port: hook}
+
+
+def guest_env(spec: SandboxSpec, runtime: Runtime, limits: Limits, ports: Mapping[int, int]) -> dict[str, str]:
+    """The environment of the guest's first process: nothing of the host's."""
+    env = {
+        "PATH": job_path(),
+        "HOME": "/home/sandbox",
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "SHELL": "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh",
+        "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",
+    }
+    if not runtime.has_own_network:
+        env |= {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(spec.sandbox_dir / "home"),
+            "TMPDIR": str(spec.sandbox_dir / "tmp"),
+            "AGENTD_BIND": "127.0.0.1",
+            "SBX_BRIDGE_MAP": ",".join(f"{named}={real}" for named, real in ports.items()),
+        }
+    env |= spec.env
+    env |= {
+        "AGENTD_PORT": str(ports.get(spec.agent_port, spec.agent_port)),
+        "AGENTD_HOOK_PORT": str(ports.get(spec.hook_port, spec.hook_port)),
+        "SBX_WORKDIR": spec.workdir if runtime.has_own_network else str(spec.sandbox_dir / "work"),
+        "SBX_ISOLATION": runtime.isolation,
+        "SBX_LIMITS": json.dumps(
+            {
+                "memory_mib": limits.memory_bytes // MIB,
+                "vcpus": limits.vcpus,
+                "disk_mib": limits.disk_bytes // MIB,
+                "pids_max": limits.pids,
+                "tmpfs_mib": limits.tmp_bytes // MIB,
+            }
+        ),
+    }
+    return env
+
+
+def limit_words(limits: Limits, cgroup: Cgroup, runtime: Runtime) -> dict[str, str]:
+    """What enforces each limit here, for people."""
+    pids = "rlimit and watchdog" if runtime.has_own_network else "watchdog"
+    quota_cpus = len(os.sched_getaffinity(0))
+    return {
+        "memory": "cgroup" if "memory" in cgroup.dirs else "watchdog",
+        "pids": "cgroup and watchdog" if "pids" in cgroup.dirs else pids,
+        "cpu": "cgroup" if "cpu" in cgroup.dirs else "affinity" if limits.vcpus < quota_cpus else "all processors",
+        "disk": "watchdog",
+        "tmpfs": "size of the mount" if runtime.has_own_network else "counted as disk",
+    }
+
+
+def open_bridge(control_dir: Path) -> int:
+    """A descriptor of the bridge's socket itself.
+
+    The guest owns that folder and may put a link to any socket of the host there, so a link is never followed, and the
+    connection goes through the descriptor that was checked.
+
+    Raises:
+        OSError: Nothing is there, or it is no socket.
+    """
+    descriptor = os.open(control_dir / "in.sock", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ConnectionRefusedError(f"`{control_dir}/in.sock` is no socket")
+    return descriptor
+
+
+def bridge_answers(control_dir: Path, port: int) -> bool:
+    """Ask the bridge once, before any foreign code runs in the sandbox."""
+    try:
+        descriptor = open_bridge(control_dir)
+    except OSError:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(_ANSWER_TIMEOUT_S)
+            sock.connect(f"/proc/self/fd/{descriptor}")
+            sock.sendall(f"{port}\n".encode())
+            return sock.recv(1) in (b"+", b"-")
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

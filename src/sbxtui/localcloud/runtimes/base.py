@@ -1,0 +1,117 @@
+"""What a runtime is: how one sandbox's guest is started, and what that start isolates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sbxtui.localcloud.cgroups import Cgroup
+from sbxtui.localcloud.limits import Limits
+from sbxtui.localcloud.spec import SandboxSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Whether a runtime works here, for this user. `why_not` is one line with a remedy, empty when `ok`."""
+
+    ok: bool
+    version: str = ""
+    path: str = ""
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """One sandbox to start. `uid`/`gid` are whom it runs as; None leaves the keeper's own.
+
+    `log_fd` takes stdout and stderr. `network_ports` maps the ports the guest's contract names to those really used.
+    """
+
+    spec: SandboxSpec
+    limits: Limits
+    cgroup: Cgroup
+    uid: int | None
+    gid: int | None
+    log_fd: int
+    env: Mapping[str, str]
+    network_ports: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A started sandbox. `root_pid` is the keeper's child and is reaped by it; `init_pid` is the guest's first process.
+
+    `kill_pids` end the whole sandbox when they get SIGKILL, in this order.
+    """
+
+    root_pid: int
+    init_pid: int
+    kill_pids: Sequence[int]
+    tmpfs_dirs: tuple[str, ...] = ()
+
+
+class Runtime(Protocol):
+    """An isolation runtime. Values without state: probing and starting touch only what their arguments name."""
+
+    @property
+    def id(self) -> str:
+        """The word a spec chooses it by."""
+        ...
+
+    @property
+    def isolation(self) -> str:
+        """What people are told; never more than is true."""
+        ...
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether the sandbox's ports are its own, so that several may listen on one number."""
+        ...
+
+    @property
+    def needs_dropped_uid(self) -> bool:
+        """Whether it must not be started as root, because root in it would be root of the machine."""
+        ...
+
+    def probe(self, copies_dir: Path) -> Probe:
+        """Try it for real, as this user; a good answer is kept by binary and kernel. `copies_dir` as in
+        `choose_runtime`.
+        """
+        ...
+
+    def start(self, request: StartRequest) -> Started:
+        """Start the guest under the calling process, which must have one thread.
+
+        Raises:
+            RuntimeUnavailable: It did not come up; nothing is left running.
+        """
+        ...
+
+
+def job_path() -> str:
+    """PATH inside a sandbox: the image's own folder comes last, so that it only fills gaps."""
+    return "/home/sandbox/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/sbx/bin"
+
+
+def guest_command(python: str, tree: str, *, bridge_socket: str, nproc: int) -> list[str]:
+    """The first program of every sandbox.
+
+    Args:
+        python: Interpreter as the sandbox sees it.
+        tree: Image tree as the sandbox sees it.
+        bridge_socket: Where the bridge shall listen.
+        nproc: RLIMIT_NPROC set inside, or 0 for none.
+    """
+    return [python, "-I", "-S", "-B", f"{tree}/sbxboot.py", str(nproc), bridge_socket]
+
+
+def readable_path(path: Path) -> bool:
+    """Whether anybody may traverse to `path` and read it."""
+    try:
+        if not path.stat().st_mode & 0o004:
+            return False
+        return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
+    except OSError:
+        return False

