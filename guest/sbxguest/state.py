@@ -45,14 +45,15 @@ class GuestSettings:
         Raises:
             ValueError: A value is not what its name says; the message names it.
         """
-        job_uid = _number(env, "SBX_JOB_UID")
+        job_uid, job_gid = _number(env, "SBX_JOB_UID"), _number(env, "SBX_JOB_GID")
+        port, hook_port = _number(env, "AGENTD_PORT"), _number(env, "AGENTD_HOOK_PORT")
         return cls(
             boot_id=env.get("SBX_BOOT_ID", ""),
-            port=_number(env, "AGENTD_PORT") or 8080,
-            hook_port=_number(env, "AGENTD_HOOK_PORT") or 9000,
+            port=8080 if port is None else port,
+            hook_port=9000 if hook_port is None else hook_port,
             workdir=env.get("SBX_WORKDIR") or DEFAULT_WORKDIR,
             job_uid=job_uid,
-            job_gid=job_uid if (job_gid := _number(env, "SBX_JOB_GID")) is None else job_gid,
+            job_gid=job_uid if job_gid is None else job_gid,
             isolation=env.get("SBX_ISOLATION", ""),
             limits=_limits(env),
             has_hooks=env.get("SBX_HOOKS", "") == "1",

@@ -1,0 +1,53 @@
+"""`/healthz`, `/v2/hello` and `PUT /v2/launch`."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from sbxguest import wire
+from sbxguest.app import Request, Response, Route, WireError, json_response
+from sbxguest.jobspec import check_env
+from sbxguest.version import GUEST_VERSION
+
+
+async def healthz(_request: Request) -> Response:
+    """`GET /healthz`: the server answers. Says nothing about /run."""
+    return json_response({"status": "ok"})
+
+
+async def hello(request: Request) -> Response:
+    """`GET /v2/hello`."""
+    state = request.guest.state
+    return json_response(
+        {
+            "generation": wire.GENERATION,
+            "features": list(wire.FEATURES),
+            "guest_version": GUEST_VERSION,
+            "boot_id": state.boot_id,
+            "sandbox": asdict(state.identity),
+            "workdir": state.workdir,
+            "limits": dict(state.settings.limits),
+            "isolation": state.settings.isolation,
+            "now": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        }
+    )
+
+
+async def launch(request: Request) -> Response:
+    """`PUT /v2/launch` {env, workdir}: what every later job starts with. Replaces what was set before."""
+    body = await request.json()
+    env = check_env(body.get("env") or {})
+    workdir = body.get("workdir") or ""
+    if not isinstance(workdir, str) or "\0" in workdir or (workdir and not posixpath.isabs(workdir)):
+        raise WireError(400, "bad_workdir", "`workdir` must be an absolute path")
+    request.guest.state.set_launch(env, workdir)
+    return json_response({"workdir": request.guest.state.workdir})
+
+
+ROUTES = (
+    Route("GET", "/healthz", healthz, is_always_open=True),
+    Route("GET", "/v2/hello", hello),
+    Route("PUT", "/v2/launch", launch),
+)

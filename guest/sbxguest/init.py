@@ -1,0 +1,312 @@
+"""The main process of a sandbox: reaps, keeps the fd store, starts every job's shim, restarts the server.
+
+On the platform the end of the main process ends the sandbox, so this one stays tiny, has one thread and never waits for
+anybody but its poll. The server may be killed at any time; init holds the listening sockets, so that not even a
+connection is refused meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any, NoReturn
+
+from sbxguest import descriptors, kernel, shim
+from sbxguest.fdstore import KEPT, Entry, FdStore
+from sbxguest.link import Link, make_pair
+
+_BACKOFF_MIN_S = 0.05
+_BACKOFF_MAX_S = 5.0
+_STABLE_S = 10.0
+_STOP_S = 3.0
+_OOM_SCORE = -900
+
+
+def main() -> NoReturn:
+    """Run until SIGTERM or SIGINT; then end every job and exit 0. Exits 1 if a port is taken."""
+    env = dict(os.environ)
+    try:
+        sockets = [_listen(env.get("AGENTD_BIND", ""), int(env.get("AGENTD_PORT") or 8080))]
+        if env.get("SBX_HOOKS") == "1":
+            sockets.append(_listen(env.get("AGENTD_BIND", ""), int(env.get("AGENTD_HOOK_PORT") or 9000)))
+    except (OSError, ValueError) as exc:
+        _say(f"cannot listen: {exc}")
+        sys.exit(1)
+    kernel.become_subreaper()
+    kernel.close_memory()
+    kernel.set_oom_score(_OOM_SCORE)
+    _Init(sockets, env).run()
+    sys.exit(0)
+
+
+def _say(text: str) -> None:
+    print(f"sbxguest: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the sandbox's own log
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    """A listening socket: on `address`, else on every address of both families, else of IPv4."""
+    if address:
+        sock = _bound(socket.AF_INET6 if ":" in address else socket.AF_INET, address, port)
+    else:
+        try:
+            sock = _bound(socket.AF_INET6, "::", port)
+        except OSError:
+            sock = _bound(socket.AF_INET, "0.0.0.0", port)
+    _say(f"listening on port {sock.getsockname()[1]}")
+    return sock
+
+
+def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind((address, port))
+        sock.listen(512)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+class _Init:
+    """The loop. Every child is the server, a shim, or an orphan of a shim that was killed."""
+
+    def __init__(self, sockets: list[socket.socket], env: dict[str, str]) -> None:
+        self._sockets = sockets
+        self._env = {**env, "SBX_BOOT_ID": os.urandom(16).hex()}
+        self._store = FdStore()
+        self._server: Link | None = None
+        self._server_pid = 0
+        self._server_started_s = 0.0
+        self._backoff_s = _BACKOFF_MIN_S
+        self._restart_at_s = 0.0
+        self._shims: dict[int, Entry] = {}
+        self._idle_shim: tuple[Link, int] | None = None
+        self._wants_idle_shim = True
+        self._is_stopping = False
+        self._poll = select.poll()
+        self._wakeup, wakeup_w = os.pipe()
+        for fd in (self._wakeup, wakeup_w):
+            os.set_blocking(fd, False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        signal.set_wakeup_fd(wakeup_w, warn_on_full_buffer=False)
+        self._poll.register(self._wakeup, select.POLLIN)
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        while not self._is_stopping:
+            if not self._server_pid and time.monotonic() >= self._restart_at_s:
+                self._start_server()
+            ready = dict(self._poll.poll(self._poll_timeout_ms()))
+            if not ready and self._wants_idle_shim:
+                self._prefork()
+                continue
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wakeup, 512)
+            self._serve_server()
+            for fd in [fd for fd in ready if fd in self._shims]:
+                self._serve_shim(fd)
+            self._reap()
+        self._stop()
+
+    def _poll_timeout_ms(self) -> int | None:
+        if not self._server_pid:
+            return max(0, int((self._restart_at_s - time.monotonic()) * 1000) + 1)
+        return 0 if self._wants_idle_shim else None
+
+    def _prefork(self) -> None:
+        """With nothing else to do, fork a shim ahead: the next job then does not wait for it."""
+        self._wants_idle_shim = False
+        with contextlib.suppress(OSError):
+            self._idle_shim = self._fork_shim()
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        self._is_stopping = self._is_stopping or number in (signal.SIGTERM, signal.SIGINT)
+
+    # -- the server ---------------------------------------------------------------------------------------------------
+
+    def _start_server(self) -> None:
+        ours, theirs = make_pair()
+        fds = [theirs.fileno(), *(sock.fileno() for sock in self._sockets)]
+        env = {**self._env, "SBX_INIT_FD": str(fds[0]), "SBX_LISTEN_FDS": ",".join(map(str, fds[1:]))}
+        # The package may have been put on the path by hand, and -I drops it; the server gets the path init has.
+        code = f"import sys; sys.path[:] = {sys.path!r}; from sbxguest.server import main; main()"
+        flags = ["-I", "-S"] if sys.flags.no_site else ["-I"]
+        try:
+            process = subprocess.Popen(
+                [sys.executable, *flags, "-c", code], env=env, pass_fds=fds, stdin=subprocess.DEVNULL
+            )
+        except OSError as exc:
+            _say(f"cannot start the server: {exc}")
+            ours.close()
+            self._plan_restart()
+            return
+        finally:
+            theirs.close()
+        process.returncode = 0  # `_reap` is the one place that waits
+        self._server_pid = process.pid
+        self._server_started_s = time.monotonic()
+        self._server = Link(ours)
+        self._poll.register(ours, select.POLLIN)
+        self._store.replay(self._server)
+
+    def _plan_restart(self) -> None:
+        now_s = time.monotonic()
+        was_stable = self._server_started_s and now_s - self._server_started_s > _STABLE_S
+        self._backoff_s = _BACKOFF_MIN_S if was_stable else min(self._backoff_s * 2, _BACKOFF_MAX_S)
+        self._restart_at_s = now_s + self._backoff_s
+
+    def _lose_server(self, status: int) -> None:
+        _say(f"the server ended ({os.waitstatus_to_exitcode(status)}); starting it again")
+        self._server_pid = 0
+        if self._server is not None:
+            self._poll.unregister(self._server.sock)
+            self._server.close()
+            self._server = None
+        self._plan_restart()
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        if self._server is not None:
+            self._server.post(message)
+
+    def _serve_server(self) -> None:
+        server = self._server
+        if server is None:
+            return
+        for message, fds in server.receive():
+            self._handle(message, fds)
+        server.flush()
+        if server.is_closed:
+            # It may hang on without its link; without one it is of no use.
+            self._poll.modify(server.sock, 0)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._server_pid, signal.SIGKILL)
+            return
+        self._poll.modify(server.sock, select.POLLIN | (select.POLLOUT if server.has_pending else 0))
+
+    def _handle(self, message: dict[str, Any], fds: list[int]) -> None:
+        key = str(message.get("job", ""))
+        match message["op"]:
+            case "spawn":
+                self._spawn(key, dict(zip(message["fds"], fds, strict=True)))
+            case "signal":
+                self._signal(key, message)
+            case "drop":
+                self._store.drop(key, message["names"])
+            case "put":
+                self._store.put(str(message["name"]), fds[0])
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def _spawn(self, key: str, fds: dict[str, int]) -> None:
+        entry = self._store.add(key, {name: fds.pop(name) for name in KEPT if name in fds})
+        try:
+            link, entry.shim_pid = self._idle_shim or self._fork_shim()
+        except OSError as exc:
+            descriptors.close_all(fds.values())
+            self._tell(self._store.note(entry, {"op": "failed", "stage": "spawn", "errno": exc.errno}))
+            return
+        self._idle_shim = None
+        self._wants_idle_shim = True
+        entry.shim = link
+        self._shims[link.sock.fileno()] = entry
+        self._poll.register(link.sock, select.POLLIN)
+        link.post({"op": "spawn", "fds": list(fds)}, list(fds.values()), closes_fds=True)
+
+    def _fork_shim(self) -> tuple[Link, int]:
+        ours, theirs = make_pair()
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
+        if pid == 0:
+            shim.run(Link(theirs))
+        theirs.close()
+        return Link(ours), pid
+
+    def _serve_shim(self, fd: int) -> None:
+        entry = self._shims[fd]
+        link = entry.shim
+        if link is None:
+            return
+        for message, _fds in link.receive():
+            self._tell(self._store.note(entry, message))
+        link.flush()
+        if link.is_closed:
+            self._lose_shim(fd, entry, link)
+
+    def _lose_shim(self, fd: int, entry: Entry, link: Link) -> None:
+        self._poll.unregister(link.sock)
+        del self._shims[fd]
+        link.close()
+        if entry.pid and entry.code is None:
+            # The shim was killed: its children are ours now, and whatever is left of the job ends with it.
+            self._end_orphans(entry)
+            self._tell(self._store.note(entry, {"op": "exit", "code": -signal.SIGKILL}))
+        for message in self._store.note_end(entry):
+            self._tell(message)
+
+    def _end_orphans(self, entry: Entry) -> None:
+        known = {self._server_pid, *(other.shim_pid for other in self._shims.values())}
+        if self._idle_shim is not None:
+            known.add(self._idle_shim[1])
+        everybody = kernel.parents()
+        for pid, (parent, group, _state) in everybody.items():
+            if parent == os.getpid() and pid not in known and group in (pid, entry.pid):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _signal(self, key: str, message: dict[str, Any]) -> None:
+        entry = self._store.jobs.get(key)
+        if entry is not None and entry.shim is not None:
+            entry.shim.post({"op": "signal", "sig": message["sig"], "to": message["to"]})
+
+    # -- children -----------------------------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._server_pid:
+                self._lose_server(status)
+            elif self._idle_shim is not None and pid == self._idle_shim[1]:
+                self._idle_shim[0].close()
+                self._idle_shim = None
+                self._wants_idle_shim = True
+
+    def _stop(self) -> None:
+        """End the server, then every job: a shim whose link closes kills its job's whole tree."""
+        if self._server_pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._server_pid, signal.SIGTERM)
+        if self._idle_shim is not None:
+            self._idle_shim[0].close()
+        for entry in self._shims.values():
+            if entry.shim is not None:
+                entry.shim.close()
+        deadline_s = time.monotonic() + _STOP_S
+        while time.monotonic() < deadline_s:
+            try:
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    time.sleep(0.005)
+            except ChildProcessError:
+                return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,349 @@
+"""One job as the server sees it: its pipes pumped into its log, its timers, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal as signals
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sbxguest import wire
+from sbxguest.initclient import InitClient
+from sbxguest.joblog import JobLog
+from sbxguest.jobstate import Flag, JobState
+from sbxguest.oom import oom_kills
+from sbxguest.runclock import RunClock
+
+QUIET_S = 0.1
+DRAIN_MAX_S = 2.0
+_PUMP_ROUNDS = 4
+_DISCARD_BYTES = 64 * wire.KIB
+_NO_LIMIT = 1 << 62
+_PIPES = {"out_r": wire.Channel.OUT, "err_r": wire.Channel.ERR}
+_TIMEOUT_SAVE_S = 1.0
+
+
+class Job:
+    """Made by `JobTable`. All methods belong to the event loop's thread.
+
+    Invariant: EXIT is shown (`is_finished`) only after the last byte of output is in the log.
+    """
+
+    def __init__(
+        self, shown: dict[str, Any], digest: str, log: JobLog, fds: dict[str, int], *, init: InitClient, clock: RunClock
+    ) -> None:
+        self.id = str(shown["id"])
+        self.shown = shown
+        self.digest = digest
+        self.log = log
+        self.state = JobState(log.fd)
+        self.pid = 0
+        self.failure: tuple[str, int] | None = None
+        self.settled = asyncio.Event()
+        self.stdin_lock = asyncio.Lock()
+        self.stdin_fd = fds.get("in_w", -1)
+        self.is_empty = False
+        self._init = init
+        self._clock = clock
+        self._pipes = {name: fds[name] for name in _PIPES if name in fds}
+        self._is_paused = False
+        self._holds = shown["log"] == "hold" and not self.state.has(Flag.HOLD_OVER)
+        self._acked = 0
+        self._watchers = 0
+        self._holders = 0
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._exit_code: int | None = None
+        self._end_task: asyncio.Task[None] | None = None
+        self._leave_task: asyncio.Task[None] | None = None
+        self._timeout_task: asyncio.Task[None] | None = None
+        self._oom_kills = oom_kills()
+        self._was_killed = False
+
+    # -- what is known ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether EXIT stands behind the log."""
+        return self.state.has(Flag.FINISHED)
+
+    @property
+    def exit(self) -> dict[str, Any]:
+        """The EXIT document; only when finished."""
+        code, totals = self.state.exit_code, self.log.channel_totals
+        return {
+            "code": code if code >= 0 else None,
+            "signal": -code if code < 0 else None,
+            "timed_out": self.state.has(Flag.TIMED_OUT),
+            "oom": self.state.has(Flag.OOM),
+            "lingering": self.state.has(Flag.LINGERING),
+            "duration_s": (self.state.ended_ms - self.state.started_ms) / 1000,
+            "totals": {"out": totals[wire.Channel.OUT], "err": totals[wire.Channel.ERR], "all": self.state.end_cursor},
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """The job as listings show it."""
+        status = "exited" if self.is_finished else "running" if self.pid else "starting"
+        return {
+            **self.shown,
+            "state": status,
+            "pid": self.pid or None,
+            "cursor": self.log.total,
+            "stdin_accepted": self.state.stdin_accepted,
+            "exit": self.exit if self.is_finished else None,
+        }
+
+    # -- beginning ----------------------------------------------------------------------------------------------------
+
+    def start_pumps(self) -> None:
+        """Begin to read the job's output; for a new job and for one that init kept."""
+        loop = asyncio.get_running_loop()
+        for name, fd in self._pipes.items():
+            os.set_blocking(fd, False)
+            loop.add_reader(fd, self._on_readable, name)
+        if self.stdin_fd >= 0:
+            os.set_blocking(self.stdin_fd, False)
+        if not self.is_finished and self.shown["timeout_s"]:
+            self._timeout_task = self._spawn_task(self._time_out())
+        if not self.is_finished and self.state.has(Flag.ENDING):
+            self.end()
+        self._check_watchers()
+
+    def on_init(self, message: dict[str, Any]) -> None:
+        """Hear what became of the processes."""
+        match message["op"]:
+            case "started":
+                self.pid = int(message["pid"])
+                if not self.state.started_ms:
+                    self.state.started_ms = time.monotonic_ns() // 1_000_000
+                    self.state.save()
+                self.settled.set()
+            case "failed":
+                self.failure = (str(message["stage"]), int(message["errno"]))
+                self.settled.set()
+            case "exit":
+                self._exit_code = int(message["code"])
+                if not self.is_finished:
+                    self._spawn_task(self._finish())
+            case "empty":
+                self.is_empty = True
+        self.wake()
+
+    def end_unstarted(self, code: int, text: str) -> None:
+        """The program could not be started: that is the job's result, as a shell would tell it."""
+        now_ms = time.monotonic_ns() // 1_000_000
+        self.state.started_ms = now_ms
+        self.log.add(text.encode(), wire.Channel.ERR)
+        self._exit_code = code
+        self.is_empty = True
+        self._seal()
+
+    # -- output -------------------------------------------------------------------------------------------------------
+
+    def _on_readable(self, name: str) -> None:
+        fd = self._pipes[name]
+        try:
+            for _ in range(_PUMP_ROUNDS):
+                if self.is_finished:
+                    moved = len(os.read(fd, _DISCARD_BYTES))
+                else:
+                    room = self.log.room(self._acked) if self._holds else _NO_LIMIT
+                    if room == 0:
+                        self._pause()
+                        return
+                    moved = self.log.take(fd, _PIPES[name], room)
+                if moved == 0:
+                    self._close_pipe(name)
+                    break
+        except BlockingIOError:
+            pass
+        self.wake()
+
+    def _close_pipe(self, name: str) -> None:
+        fd = self._pipes.pop(name)
+        asyncio.get_running_loop().remove_reader(fd)
+        os.close(fd)
+        self._init.drop(self.id, name)
+
+    def _pause(self) -> None:
+        self._is_paused = True
+        loop = asyncio.get_running_loop()
+        for fd in self._pipes.values():
+            loop.remove_reader(fd)
+        self.wake()
+
+    def _resume(self) -> None:
+        if not self._is_paused:
+            return
+        self._is_paused = False
+        loop = asyncio.get_running_loop()
+        for name, fd in self._pipes.items():
+            loop.add_reader(fd, self._on_readable, name)
+
+    def wake(self) -> None:
+        """Have everyone who waits for `changed` look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def changed(self) -> None:
+        """Return when there may be more to read or the job moved on."""
+        await self._changed.wait()
+
+    # -- watchers -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def watched(self, *, holds: bool) -> Iterator[None]:
+        """While a reader is there; a holding one slows a `hold` job down instead of losing output."""
+        self._watchers += 1
+        self._holders += holds
+        self._check_watchers()
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+            self._holders -= holds
+            self._check_watchers()
+
+    def acknowledge(self, cursor: int) -> None:
+        """The holding reader has everything before `cursor`."""
+        self._acked = max(self._acked, min(cursor, self.log.total))
+        if self._is_paused and self.log.room(self._acked):
+            self._resume()
+
+    def _check_watchers(self) -> None:
+        wants_leave = not self.is_finished and (
+            (self._holds and not self._holders) or (self.shown["on_disconnect"] == "kill" and not self._watchers)
+        )
+        if wants_leave and self._leave_task is None:
+            self._leave_task = self._spawn_task(self._leave())
+        elif not wants_leave and self._leave_task is not None:
+            self._leave_task.cancel()
+            self._leave_task = None
+
+    async def _leave(self) -> None:
+        """Nobody has come back: stop holding, or end a job that was to end with its caller."""
+        await self._clock.sleep(wire.HOLD_GRACE_S)
+        self._leave_task = None
+        if self._holds and not self._holders:
+            self._holds = False
+            self.state.set(Flag.HOLD_OVER)
+            self._resume()
+        if self.shown["on_disconnect"] == "kill" and not self._watchers:
+            self.end()
+        else:
+            self._check_watchers()
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    def signal(self, number: int, to: str) -> None:
+        """Send a signal to `leader`, `group` or `tree`; without effect on what is gone."""
+        self._was_killed = self._was_killed or number == signals.SIGKILL
+        self._init.signal(self.id, number, to)
+
+    def end(self) -> None:
+        """Begin to end the whole job: TERM to the group, the grace period, then KILL to everything it ever started."""
+        if self._end_task is None:
+            self.state.set(Flag.ENDING)
+            self._end_task = self._spawn_task(self._end())
+
+    async def _end(self) -> None:
+        grace_s = float(self.shown["kill_grace_s"])
+        if grace_s and not self.is_empty:
+            self.signal(signals.SIGTERM, "group")
+            grace = asyncio.ensure_future(self._clock.sleep(grace_s))
+            try:
+                while not (self.is_empty or grace.done()):
+                    changed = asyncio.ensure_future(self.changed())
+                    await asyncio.wait((grace, changed), return_when=asyncio.FIRST_COMPLETED)
+                    changed.cancel()
+            finally:
+                grace.cancel()
+        await self.kill_tree()
+
+    async def kill_tree(self, *, timeout_s: float = 5.0) -> None:
+        """KILL everything of the job and wait until it is gone, or until `timeout_s`."""
+        if not self.is_empty:
+            self.signal(signals.SIGKILL, "tree")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not self.is_empty:
+                    await self.changed()
+
+    async def _time_out(self) -> None:
+        left_s = float(self.shown["timeout_s"]) - self.state.ran_ms / 1000
+        while left_s > 0:
+            step_s = min(left_s, _TIMEOUT_SAVE_S)
+            await self._clock.sleep(step_s)
+            left_s -= step_s
+            self.state.ran_ms += int(step_s * 1000)
+            self.state.save()
+        if self._exit_code is None:
+            self.state.set(Flag.TIMED_OUT)
+            self.end()
+
+    async def _finish(self) -> None:
+        """The leader has ended: wait for the rest of its output, then seal."""
+        if self._timeout_task is not None:
+            self._timeout_task.cancel()
+        if self._end_task is not None:
+            await asyncio.wait((self._end_task,))
+        await self._drain()
+        self._seal()
+
+    async def _drain(self) -> None:
+        """Until both pipes end, or nothing came for a moment, or a background writer went on for too long."""
+        loop = asyncio.get_running_loop()
+        spent_s = 0.0
+        while self._pipes and spent_s < DRAIN_MAX_S:
+            if self._is_paused:
+                await self.changed()
+                continue
+            began_s = loop.time()
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await self.changed()
+            except TimeoutError:
+                return
+            spent_s += loop.time() - began_s
+
+    def _seal(self) -> None:
+        state = self.state
+        state.exit_code = self._exit_code or 0
+        state.ended_ms = time.monotonic_ns() // 1_000_000
+        state.end_cursor = self.log.total
+        if self._pipes:
+            state.flags |= Flag.LINGERING
+        if state.exit_code == -signals.SIGKILL and not self._was_killed and oom_kills() > self._oom_kills:
+            state.flags |= Flag.OOM
+        state.set(Flag.FINISHED)
+        self._check_watchers()
+        self.close_stdin()
+        self._resume()
+        self.wake()
+
+    def close_stdin(self) -> None:
+        """End the job's stdin; nothing happens if it has ended."""
+        if self.stdin_fd >= 0:
+            os.close(self.stdin_fd)
+            self.stdin_fd = -1
+            self._init.drop(self.id, "in_w")
+
+    def close(self) -> None:
+        """Let go of everything the server holds of this job; its processes are not touched."""
+        for task in self._tasks:
+            task.cancel()
+        for name in list(self._pipes):
+            self._close_pipe(name)
+        self.close_stdin()
+        self.log.close()
+        self.wake()
+
+    def _spawn_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

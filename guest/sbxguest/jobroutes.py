@@ -1,0 +1,263 @@
+"""`/v2/jobs`: the HTTP face of the job table."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+from sbxguest import wire
+from sbxguest.app import Request, Response, Route, WireError, json_response
+from sbxguest.job import Job
+from sbxguest.jobspec import parse
+from sbxguest.jobstate import Flag
+
+_READ_BYTES = 256 * wire.KIB
+_STDIN_PIECE_BYTES = 64 * wire.KIB
+_TARGETS = ("leader", "group", "tree")
+
+
+async def create(request: Request) -> Response:
+    """`POST /v2/jobs`. With `?follow=1` the answer is the job's frames from the start; with `?wait_s=` its result."""
+    _check_boot(request)
+    wait_s = request.number("wait_s", 0, high=wire.MAX_WAIT_S)
+    spec = parse(await request.json(limit_bytes=wire.MAX_SPEC_BYTES), request.guest.state)
+    job, is_new = await request.guest.jobs.start(spec)
+    status = 201 if is_new else 200
+    if request.flag("follow"):
+        return _frames(request, job, cursor=0, holds=True, is_first=True, status=status)
+    if wait_s:
+        await _wait_finished(job, wait_s)
+    document = job.describe()
+    if wait_s and job.is_finished:
+        document["output"] = _inline_output(job)
+    return json_response(document, status=status)
+
+
+async def list_all(request: Request) -> Response:
+    """`GET /v2/jobs`."""
+    _check_boot(request)
+    return json_response({"jobs": [job.describe() for job in request.guest.jobs.all()]})
+
+
+async def get(request: Request) -> Response:
+    """`GET /v2/jobs/{id}`."""
+    job = _job(request)
+    wait_s = request.number("wait_s", 0, high=wire.MAX_WAIT_S)
+    if wait_s:
+        await _wait_finished(job, wait_s)
+    return json_response(job.describe())
+
+
+async def follow(request: Request) -> Response:
+    """`GET /v2/jobs/{id}/log?cursor=&follow=1`. `hold=1` makes the caller the reader a `hold` job waits for."""
+    job = _job(request)
+    cursor = request.whole("cursor", 0)
+    if cursor > job.log.total:
+        raise WireError(
+            416,
+            "bad_cursor",
+            f"the log of job `{job.id}` ends at {job.log.total}, before cursor {cursor}",
+            details={"cursor": job.log.total},
+        )
+    return _frames(request, job, cursor=cursor, holds=request.flag("hold"), is_first=False, status=200)
+
+
+async def write_stdin(request: Request) -> Response:
+    """`POST /v2/jobs/{id}/stdin?offset=N[&eof=1]`: what was accepted before `offset + len` is not written twice."""
+    job = _job(request)
+    _check_has_stdin(job)
+    offset = request.whole("offset", 0)
+    async with job.stdin_lock:
+        if offset > job.state.stdin_accepted:
+            raise _stdin_conflict(job, "bad_offset", f"stdin of job `{job.id}` is at {job.state.stdin_accepted}")
+        async for piece in request.stream():
+            fresh = piece[max(0, job.state.stdin_accepted - offset) :]
+            offset += len(piece)
+            await _feed(job, fresh)
+        if request.flag("eof"):
+            _end_stdin(job)
+    return json_response({"accepted": job.state.stdin_accepted})
+
+
+async def end_stdin(request: Request) -> Response:
+    """`POST /v2/jobs/{id}/eof`. Idempotent."""
+    job = _job(request)
+    _check_has_stdin(job)
+    async with job.stdin_lock:
+        _end_stdin(job)
+    return json_response({"accepted": job.state.stdin_accepted})
+
+
+async def send_signal(request: Request) -> Response:
+    """`POST /v2/jobs/{id}/signal` {sig: "TERM" | "SIGTERM" | 15, to: leader | group | tree}."""
+    job = _job(request)
+    body = await request.json()
+    target = body.get("to", "group")
+    if target not in _TARGETS:
+        raise WireError(400, "bad_signal", f"`to` must be one of {', '.join(_TARGETS)}")
+    job.signal(_signal_number(body.get("sig", "TERM")), target)
+    return json_response(job.describe())
+
+
+async def delete(request: Request) -> Response:
+    """`DELETE /v2/jobs/{id}`: ends it with everything it started, and forgets it."""
+    job = _job(request)
+    document = job.describe()
+    await request.guest.jobs.delete(job.id)
+    return json_response(document)
+
+
+def _check_boot(request: Request) -> None:
+    asked = request.headers.get(wire.BOOT_HEADER, "")
+    boot_id = request.guest.state.boot_id
+    if asked and asked != boot_id:
+        raise WireError(
+            410,
+            "boot_changed",
+            "this sandbox was started anew since; jobs of before are gone and nothing was run",
+            hint="say hello again and go on with the new boot id",
+            details={"boot_id": boot_id},
+        )
+
+
+def _job(request: Request) -> Job:
+    _check_boot(request)
+    return request.guest.jobs.get(request.params["id"])
+
+
+async def _wait_finished(job: Job, wait_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            while not job.is_finished:
+                await job.changed()
+
+
+def _inline_output(job: Job) -> dict[str, str] | None:
+    """Both channels in base64, or None if they are too large for it or no longer whole: then read the log."""
+    if job.log.total > wire.MAX_INLINE_OUTPUT_BYTES or job.log.floor > wire.HEAD_BYTES:
+        return None
+    pieces: list[bytes] = []
+    job.log.read(0, wire.MAX_INLINE_OUTPUT_BYTES, pieces)
+    output = {wire.Channel.OUT: bytearray(), wire.Channel.ERR: bytearray()}
+    for frame in wire.FrameDecoder().feed(b"".join(pieces)):
+        output[wire.Channel(frame.channel)] += frame.payload
+    return {
+        "encoding": "base64",
+        "stdout": base64.b64encode(output[wire.Channel.OUT]).decode(),
+        "stderr": base64.b64encode(output[wire.Channel.ERR]).decode(),
+    }
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+def _frames(request: Request, job: Job, *, cursor: int, holds: bool, is_first: bool, status: int) -> Response:
+    limit_bytes = request.whole("max_bytes", 0) or None
+    wants_follow = is_first or request.flag("follow")
+    body = _stream(job, cursor, wants_follow=wants_follow, holds=holds, limit_bytes=limit_bytes, is_first=is_first)
+    return Response(status, body, wire.FRAMES_TYPE, (("cache-control", "no-store"),))
+
+
+async def _stream(
+    job: Job, cursor: int, *, wants_follow: bool, holds: bool, limit_bytes: int | None, is_first: bool
+) -> AsyncIterator[bytes]:
+    """A reader's frames. Without EXIT at the end there is more: `limit_bytes` were sent, or no follow was asked for."""
+    if is_first:
+        yield wire.encode(wire.json_frame(wire.FrameType.JOB, cursor, job.describe()))
+    if holds:
+        job.acknowledge(cursor)
+    end_limit = float("inf") if limit_bytes is None else cursor + limit_bytes
+    with job.watched(holds=holds):
+        while cursor < end_limit:
+            if job.log.is_closed:
+                return
+            pieces: list[bytes] = []
+            cursor = job.log.read(cursor, _READ_BYTES, pieces)
+            if pieces:
+                yield b"".join(pieces)
+                continue
+            if job.is_finished:
+                yield wire.encode(wire.json_frame(wire.FrameType.EXIT, cursor, job.exit))
+                return
+            if not wants_follow:
+                return
+            try:
+                async with asyncio.timeout(wire.HEARTBEAT_S):
+                    await job.changed()
+            except TimeoutError:
+                yield wire.encode(wire.Frame(wire.FrameType.HEARTBEAT, cursor))
+
+
+# -- stdin ------------------------------------------------------------------------------------------------------------
+
+
+def _stdin_conflict(job: Job, code: str, message: str) -> WireError:
+    return WireError(409, code, message, details={"accepted": job.state.stdin_accepted})
+
+
+def _check_has_stdin(job: Job) -> None:
+    if job.shown["stdin"] != "pipe":
+        raise _stdin_conflict(job, "no_stdin", f"job `{job.id}` was started without stdin")
+
+
+async def _feed(job: Job, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        if job.stdin_fd < 0:
+            raise _stdin_conflict(job, "stdin_closed", f"job `{job.id}` reads no more input")
+        try:
+            written = os.write(job.stdin_fd, view[:_STDIN_PIECE_BYTES])
+        except BlockingIOError:
+            await _until_writable(job)
+            continue
+        except BrokenPipeError as exc:
+            job.close_stdin()
+            raise _stdin_conflict(job, "stdin_closed", f"job `{job.id}` reads no more input") from exc
+        job.state.stdin_accepted += written
+        job.state.save()
+        view = view[written:]
+
+
+async def _until_writable(job: Job) -> None:
+    """Until the job reads, or it ends. A job that does not read blocks only the one who writes to it."""
+    loop = asyncio.get_running_loop()
+    fd = job.stdin_fd
+    loop.add_writer(fd, job.wake)
+    try:
+        # Any wake-up is good enough: the caller's write says whether there is room.
+        await job.changed()
+    finally:
+        loop.remove_writer(fd)
+
+
+def _end_stdin(job: Job) -> None:
+    job.state.set(Flag.STDIN_ENDED)
+    job.close_stdin()
+
+
+def _signal_number(value: Any) -> int:
+    if isinstance(value, str):
+        name = value.upper()
+        name = name if name.startswith("SIG") else f"SIG{name}"
+        if name in signal.Signals.__members__:
+            return signal.Signals[name]
+    elif isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 64:
+        return value
+    raise WireError(400, "bad_signal", "`sig` must be the name of a signal, like TERM, or its number")
+
+
+ROUTES = (
+    Route("POST", "/v2/jobs", create),
+    Route("GET", "/v2/jobs", list_all),
+    Route("GET", "/v2/jobs/{id}", get),
+    Route("DELETE", "/v2/jobs/{id}", delete),
+    Route("GET", "/v2/jobs/{id}/log", follow),
+    Route("POST", "/v2/jobs/{id}/stdin", write_stdin),
+    Route("POST", "/v2/jobs/{id}/eof", end_stdin),
+    Route("POST", "/v2/jobs/{id}/signal", send_signal),
+)

@@ -1,0 +1,186 @@
+"""All jobs of the sandbox: made once per id, kept within a memory budget, adopted after a restart of the server."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sbxguest import descriptors, wire
+from sbxguest.app import WireError
+from sbxguest.initclient import InitClient
+from sbxguest.job import Job
+from sbxguest.joblog import JobLog
+from sbxguest.jobspec import JobSpec, resolve
+from sbxguest.runclock import RunClock
+from sbxguest.spawn import Spec
+from sbxguest.state import GuestState
+
+LIVE_JOBS_MAX = 128
+FINISHED_JOBS_MAX = 256
+_RING_BYTES_LEAST = 256 * wire.KIB
+
+
+class JobTable:
+    """Jobs by id, oldest first."""
+
+    def __init__(self, init: InitClient, state: GuestState, clock: RunClock) -> None:
+        self._init = init
+        self._state = state
+        self._clock = clock
+        self._jobs: dict[str, Job] = {}
+        init.on_message = self._on_init
+
+    def adopt(self, kept: Mapping[str, dict[str, int]], told: list[dict[str, Any]]) -> None:
+        """Take back the jobs a killed server left with init; call once, in the loop."""
+        for job_id, fds in kept.items():
+            try:
+                log = JobLog(fds["log"])
+                meta = json.loads(log.meta)
+            except (KeyError, ValueError, OSError):
+                descriptors.close_all(fds.values())
+                self._init.drop(job_id)
+                continue
+            self._jobs[job_id] = Job(meta["shown"], meta["digest"], log, fds, init=self._init, clock=self._clock)
+        for message in told:
+            self._on_init(str(message["job"]), message)
+        for job in list(self._jobs.values()):
+            job.start_pumps()
+
+    # -- what callers do ----------------------------------------------------------------------------------------------
+
+    async def start(self, spec: JobSpec) -> tuple[Job, bool]:
+        """Start a job, or return the one that has this id and request already (then the second value is False).
+
+        A program that cannot be started is a job that ended with 127 (not found) or 126 (not executable).
+
+        Raises:
+            WireError: 409 another request has this id; 429 too many jobs; 400, 413, 501, 503 it cannot be started;
+                nothing is left of it then.
+        """
+        job = self._jobs.get(spec.id)
+        is_new = job is None
+        if job is None:
+            job = self._launch(spec, resolve(spec, self._state))
+        elif job.digest != spec.digest:
+            raise WireError(409, "conflict", f"job `{spec.id}` exists and was asked for differently")
+        await job.settled.wait()
+        self._check_start(job)
+        return job, is_new
+
+    def get(self, job_id: str) -> Job:
+        """The job.
+
+        Raises:
+            WireError: 404.
+        """
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise WireError(404, "not_found", f"there is no job `{job_id[:80]}`", hint="it may be over and forgotten")
+        return job
+
+    def all(self) -> list[Job]:
+        """Every job, oldest first."""
+        return list(self._jobs.values())
+
+    async def delete(self, job_id: str) -> Job:
+        """End a job with everything it started, and forget it. Returns it as it was last."""
+        job = self.get(job_id)
+        await job.kill_tree()
+        self._forget(job)
+        return job
+
+    # -- making one ---------------------------------------------------------------------------------------------------
+
+    def _launch(self, spec: JobSpec, program: Spec) -> Job:
+        ring_bytes = self._make_room(spec.ring_bytes)
+        shown = {**spec.shown(), "ring_bytes": ring_bytes, "created_at": datetime.now(UTC).isoformat()}
+        meta = json.dumps({"shown": shown, "digest": spec.digest}, ensure_ascii=False)
+        fds: dict[str, int] = {}
+        try:
+            log = JobLog.create(spec.id, ring_bytes=ring_bytes, meta=meta.encode("utf-8", "surrogatepass"))
+            fds["log"] = log.fd
+            fds["spec"] = descriptors.memfd_of("sbx-spec", program.to_bytes())
+            fds["out_r"], fds["out_w"] = os.pipe()
+            fds["err_r"], fds["err_w"] = os.pipe()
+            if spec.has_stdin:
+                fds["in_r"], fds["in_w"] = os.pipe()
+            self._init.spawn(spec.id, fds)
+        except OSError as exc:
+            descriptors.close_all(fds.values())
+            raise WireError(503, "cannot_start", f"job `{spec.id}` cannot be started: {exc.strerror}") from exc
+        descriptors.close_all(fds.pop(name) for name in ("spec", "out_w", "err_w", "in_r") if name in fds)
+        job = Job(shown, spec.digest, log, fds, init=self._init, clock=self._clock)
+        self._jobs[spec.id] = job
+        job.start_pumps()
+        return job
+
+    def _check_start(self, job: Job) -> None:
+        if job.failure is None or job.is_finished:
+            return
+        stage, number = job.failure
+        if stage == "program":
+            program = job.shown["argv"][0]
+            code = 127 if number == errno.ENOENT else 126
+            reason = "command not found" if number == errno.ENOENT else os.strerror(number)
+            job.end_unstarted(code, f"sbx: {program}: {reason}\n")
+            return
+        if self._jobs.get(job.id) is job:
+            self._forget(job)
+        raise _start_error(job, stage, number)
+
+    def _on_init(self, job_id: str, message: dict[str, Any]) -> None:
+        job = self._jobs.get(job_id)
+        if job is None:
+            return
+        job.on_init(message)
+        if message["op"] == "failed":
+            try:
+                self._check_start(job)
+            except WireError:
+                return  # whoever waits for this start is told
+
+    # -- the budget ---------------------------------------------------------------------------------------------------
+
+    def _make_room(self, ring_bytes: int) -> int:
+        """Evict finished jobs, oldest first, and settle how large a new ring may be."""
+        finished = [job for job in self._jobs.values() if job.is_finished]
+        live = [job for job in self._jobs.values() if not job.is_finished]
+        if len(live) >= LIVE_JOBS_MAX:
+            raise WireError(
+                429, "too_many_jobs", f"{len(live)} jobs are running; {LIVE_JOBS_MAX} may", hint="end some first"
+            )
+        live_bytes = sum(job.log.ring_bytes for job in live)
+        ring_bytes = min(ring_bytes, max(_RING_BYTES_LEAST, (wire.RINGS_TOTAL_BYTES - live_bytes) // 2))
+        finished_bytes = sum(job.log.size_bytes for job in finished)
+        for job in finished:
+            over = live_bytes + ring_bytes + finished_bytes > wire.RINGS_TOTAL_BYTES
+            if not over and len(finished) - finished.index(job) < FINISHED_JOBS_MAX:
+                break
+            finished_bytes -= job.log.size_bytes
+            self._forget(job)
+        return ring_bytes
+
+    def _forget(self, job: Job) -> None:
+        self._jobs.pop(job.id, None)
+        job.close()
+        self._init.drop(job.id)
+
+
+def _start_error(job: Job, stage: str, number: int) -> WireError:
+    reason = os.strerror(number)
+    match stage:
+        case "cwd":
+            cwd = job.shown["cwd"]
+            code = "cwd_not_found" if number in (errno.ENOENT, errno.ENOTDIR) else "bad_cwd"
+            message = f"the working directory (cwd) `{cwd}` cannot be used: {reason}"
+            return WireError(400, code, message, hint="create it first")
+        case "argv":
+            return WireError(413, "argv_too_long", f"argv and env of job `{job.id}` are too long for a program")
+        case _ if number == errno.EPERM:
+            return WireError(501, "unsupported", f"this guest may not start a job as that user: {reason}")
+        case _:
+            return WireError(503, "cannot_start", f"job `{job.id}` cannot be started: {reason}", hint="try again")

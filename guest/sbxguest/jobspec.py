@@ -1,0 +1,260 @@
+"""What a caller may ask of a job: checked once, here, with an error for every way to ask wrongly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import posixpath
+import pwd
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sbxguest import wire
+from sbxguest.app import WireError
+from sbxguest.spawn import Spec
+from sbxguest.state import GuestState
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TEXT_MAX = 256
+_SHOWN_ARGV_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A checked request for a job. `argv` is what runs, `shell` the line it was made from (or empty).
+
+    `digest` tells the same request from another one; `timeout_s` 0 means none.
+    """
+
+    id: str
+    digest: str
+    argv: tuple[str, ...]
+    shell: str = ""
+    cwd: str = ""
+    env: Mapping[str, str] | None = None
+    user: str = ""
+    has_stdin: bool = False
+    timeout_s: float = 0.0
+    kill_grace_s: float = wire.KILL_GRACE_S
+    is_hold: bool = False
+    is_killed_on_disconnect: bool = False
+    ring_bytes: int = wire.RING_BYTES
+    actor: str = ""
+    label: str = ""
+
+    def shown(self) -> dict[str, Any]:
+        """What listings say of the request; a long argv is cut, and never the env, which may hold secrets."""
+        shown: list[str] = []
+        left = _SHOWN_ARGV_MAX
+        for part in self.argv:
+            if len(part) > left:
+                shown.append(part[:left] + "…")
+                break
+            shown.append(part)
+            left -= len(part) + 1
+        return {
+            "id": self.id,
+            "argv": shown,
+            "shell": posixpath.basename(self.argv[0]) if self.shell else "",
+            "cwd": self.cwd,
+            "user": self.user,
+            "stdin": "pipe" if self.has_stdin else "none",
+            "timeout_s": self.timeout_s,
+            "kill_grace_s": self.kill_grace_s,
+            "log": "hold" if self.is_hold else "ring",
+            "on_disconnect": "kill" if self.is_killed_on_disconnect else "keep",
+            "ring_bytes": self.ring_bytes,
+            "actor": self.actor,
+            "label": self.label,
+        }
+
+
+def parse(body: Mapping[str, Any], state: GuestState) -> JobSpec:
+    """Check a request body.
+
+    Raises:
+        WireError: 400 with a code for what is wrong; 501 `unsupported` for what this guest cannot do.
+    """
+    job_id = body.get("id")
+    if not isinstance(job_id, str) or not _ID.fullmatch(job_id):
+        raise _bad("bad_id", "`id` must be 1 to 64 of A-Z, a-z, 0-9, _ and -, minted by the caller")
+    if body.get("tty") is not None:
+        raise WireError(501, "unsupported", "this guest cannot run a job on a terminal", hint="leave `tty` out")
+    env = _env(body)
+    argv, shell = _command(body, {**base_env(state, "", ""), **env})
+    return JobSpec(
+        job_id,
+        hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest(),
+        argv,
+        shell,
+        cwd=_cwd(body, state),
+        env=env,
+        user=_text(body, "user"),
+        has_stdin=_choice(body, "stdin", ("none", "pipe")) == "pipe",
+        timeout_s=_number(body, "timeout_s", 0.0, high=366 * 86_400),
+        kill_grace_s=_number(body, "kill_grace_s", wire.KILL_GRACE_S, high=3_600),
+        is_hold=_choice(body, "log", ("ring", "hold")) == "hold",
+        is_killed_on_disconnect=_choice(body, "on_disconnect", ("keep", "kill")) == "kill",
+        ring_bytes=int(_number(body, "ring_bytes", wire.RING_BYTES, low=wire.RING_BYTES_MIN, high=wire.RING_BYTES)),
+        actor=_text(body, "actor"),
+        label=_text(body, "label"),
+    )
+
+
+def resolve(spec: JobSpec, state: GuestState) -> Spec:
+    """The program to start: user, groups and environment settled.
+
+    Raises:
+        WireError: 400 no such user; 501 this guest may not change the user; 413 too long for a program.
+    """
+    uid, gid, name, home = _user(spec.user, state)
+    env = {**base_env(state, name, home), **(spec.env or {})}
+    is_own = uid == os.geteuid() and gid == os.getegid()
+    if not is_own and os.geteuid() != 0:
+        raise WireError(
+            501,
+            "unsupported",
+            f"this guest runs as uid {os.geteuid()} and cannot start a job as uid {uid}",
+            hint="leave the user out",
+        )
+    return Spec(
+        [_bytes(part, "argv") for part in spec.argv],
+        {_bytes(key, "env"): _bytes(value, "env") for key, value in env.items()},
+        _bytes(spec.cwd, "cwd"),
+        uid=None if is_own else uid,
+        gid=None if is_own else gid,
+        groups=None if is_own or not _may_set_groups() else _groups(name, gid),
+    )
+
+
+def base_env(state: GuestState, name: str, home: str) -> dict[str, str]:
+    """What every program needs, under the launch environment. Never the guest's own environment."""
+    env = {"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"}
+    if home:
+        env["HOME"] = home
+    if name:
+        env["USER"] = env["LOGNAME"] = name
+    return {**env, **state.launch_env}
+
+
+def check_env(env: object) -> dict[str, str]:
+    """An environment given from outside.
+
+    Raises:
+        WireError: 400 `bad_env`.
+    """
+    if not isinstance(env, dict):
+        raise _bad("bad_env", "`env` must be an object of strings")
+    for key, value in env.items():
+        if not isinstance(value, str):
+            raise _bad("bad_env", f"the value of env `{key[:_TEXT_MAX]}` must be a string")
+        if not key or "=" in key or "\0" in key or "\0" in value:
+            raise _bad("bad_env", f"env name `{key[:_TEXT_MAX]}` is empty, or it or its value holds `=` or a NUL byte")
+    return dict(env)
+
+
+def _bad(code: str, message: str) -> WireError:
+    return WireError(400, code, message)
+
+
+def _env(body: Mapping[str, Any]) -> dict[str, str]:
+    return check_env(body["env"]) if body.get("env") is not None else {}
+
+
+def _command(body: Mapping[str, Any], env: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+    argv, shell = body.get("argv"), body.get("shell")
+    if (argv is None) == (shell is None):
+        raise _bad("bad_argv", "exactly one of `argv` and `shell` is needed")
+    if shell is not None:
+        if not isinstance(shell, str) or "\0" in shell:
+            raise _bad("bad_argv", "`shell` must be a string without NUL bytes")
+        program = "bash" if shutil.which("bash", path=env["PATH"]) else "sh"
+        return (program, "-lc", shell), shell
+    if not isinstance(argv, list) or not argv or not all(isinstance(part, str) for part in argv):
+        raise _bad("bad_argv", "`argv` must be a list of at least one string")
+    if any("\0" in part for part in argv):
+        raise _bad("bad_argv", "no part of `argv` can hold a NUL byte")
+    return tuple(argv), ""
+
+
+def _cwd(body: Mapping[str, Any], state: GuestState) -> str:
+    cwd = body.get("cwd") or ""
+    if not isinstance(cwd, str) or "\0" in cwd or len(cwd) > 4096:
+        raise _bad("bad_cwd", "`cwd` must be a path of at most 4096 characters without NUL bytes")
+    return posixpath.join(state.workdir, cwd) if cwd else state.workdir
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name)
+    if value is None:
+        return ""
+    if name == "user" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or len(value) > _TEXT_MAX or "\0" in value:
+        raise _bad(f"bad_{name}", f"`{name}` must be a string of at most {_TEXT_MAX} characters")
+    return value
+
+
+def _choice(body: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
+    value = body.get(name)
+    if value is None:
+        return choices[0]
+    if value not in choices:
+        raise _bad(f"bad_{name}", f"`{name}` must be one of {', '.join(choices)}")
+    return str(value)
+
+
+def _number(body: Mapping[str, Any], name: str, default: float, *, high: float, low: float = 0.0) -> float:
+    value = body.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise _bad(f"bad_{name}", f"`{name}` must be a number from {low:g} to {high:g}")
+    return float(value)
+
+
+def _bytes(text: str, what: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as exc:
+        raise _bad(f"bad_{what}", f"`{what}` holds a character that is no text and no byte") from exc
+
+
+def _user(user: str, state: GuestState) -> tuple[int, int, str, str]:
+    """uid, gid, name (may be empty) and home of a user given by name or number; empty is the default one."""
+    settings = state.settings
+    if user and not (user.isascii() and user.isdecimal()):
+        try:
+            entry = pwd.getpwnam(user)
+        except KeyError as exc:
+            raise _bad("no_such_user", f"there is no user `{user}` in this sandbox") from exc
+        return entry.pw_uid, entry.pw_gid, entry.pw_name, entry.pw_dir
+    default_uid = os.geteuid() if settings.job_uid is None else settings.job_uid
+    uid = int(user) if user else default_uid
+    if uid >= 2**32 - 1:
+        raise _bad("no_such_user", f"{user} is no user id")
+    is_default = settings.job_gid is not None and uid == settings.job_uid
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        fallback_gid = os.getegid() if uid == os.geteuid() else uid
+        return uid, (settings.job_gid or 0) if is_default else fallback_gid, "", state.workdir
+    gid = os.getegid() if uid == os.geteuid() else entry.pw_gid
+    return uid, (settings.job_gid or 0) if is_default else gid, entry.pw_name, entry.pw_dir
+
+
+def _groups(name: str, gid: int) -> list[int]:
+    return os.getgrouplist(name, gid) if name else []
+
+
+def _may_set_groups() -> bool:
+    try:
+        with open("/proc/self/setgroups", encoding="ascii") as file:  # noqa: PTH123 - one short read
+            return file.read().strip() != "deny"
+    except OSError:
+        return True

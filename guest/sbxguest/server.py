@@ -1,0 +1,127 @@
+"""The server process: HTTP on the sockets init listens on, jobs over init's link. Started by init only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import uvicorn
+
+from sbxguest import descriptors, hello, jobroutes, kernel
+from sbxguest.app import App, Route
+from sbxguest.initclient import InitClient
+from sbxguest.jobs import JobTable
+from sbxguest.runclock import RunClock
+from sbxguest.state import Guest, GuestSettings, GuestState
+
+log = logging.getLogger(__name__)
+
+_OOM_SCORE = -500
+_KEEP_ALIVE_S = 75
+
+
+def main() -> None:
+    """Serve until SIGTERM, or until init is gone."""
+    logging.basicConfig(level=logging.INFO, format="sbxguest: %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    kernel.close_memory()
+    kernel.set_oom_score(_OOM_SCORE)
+    try:
+        settings = GuestSettings.from_env(os.environ)
+    except ValueError as exc:
+        sys.exit(f"sbxguest: {exc}")
+    init = InitClient(int(os.environ["SBX_INIT_FD"]))
+    sockets = [socket.socket(fileno=int(fd)) for fd in os.environ["SBX_LISTEN_FDS"].split(",")]
+    asyncio.run(_serve(settings, init, sockets))
+
+
+async def _serve(settings: GuestSettings, init: InitClient, sockets: list[socket.socket]) -> None:
+    named, kept, told = init.sync()
+    saved = descriptors.read_whole(named["state"]) if "state" in named else b""
+    descriptors.close_all(named.values())
+    state = GuestState(settings, keep=lambda data: init.put("state", data), saved=saved)
+    jobs = JobTable(init, state, RunClock())
+    loop = asyncio.get_running_loop()
+    init.attach(loop)
+    jobs.adopt(kept, told)
+    _make_workdir(state)
+    guest = Guest(state, jobs)
+    servers = [_server(App(guest, _app_routes()))]
+    if len(sockets) > 1:
+        servers.append(_server(App(guest, _hook_routes())))
+    init.on_lost = lambda: _stop(servers)
+    async with asyncio.TaskGroup() as group:
+        for server, sock in zip(servers, sockets, strict=True):
+            group.create_task(server.serve(sockets=[sock]))
+
+
+def _app_routes() -> tuple[Route, ...]:
+    return (*hello.ROUTES, *jobroutes.ROUTES, *_routes_of("files"), *_routes_of("stats"), *_routes_of("legacy"))
+
+
+def _hook_routes() -> tuple[Route, ...]:
+    return _routes_of("hooks")
+
+
+def _routes_of(module: str) -> tuple[Route, ...]:
+    try:
+        routes: tuple[Route, ...] = import_module(f"sbxguest.{module}").ROUTES
+    except ModuleNotFoundError:
+        return ()
+    return routes
+
+
+class _Server(uvicorn.Server):
+    """Two of these share one process, and init decides when it ends: no signal handlers of their own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave SIGTERM at its default: there is nothing to save that init does not hold."""
+        yield
+
+
+def _server(app: App) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            http="httptools",
+            ws=_websocket_protocol,  # type: ignore[arg-type]  # a factory, so that websockets is imported on first use
+            lifespan="off",
+            interface="asgi3",
+            access_log=False,
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+        )
+    )
+
+
+def _websocket_protocol(**kwargs: Any) -> asyncio.Protocol:
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+    protocol: asyncio.Protocol = WebSocketsSansIOProtocol(**kwargs)
+    return protocol
+
+
+def _stop(servers: list[_Server]) -> None:
+    log.warning("init is gone; stopping")
+    for server in servers:
+        server.should_exit = True
+
+
+def _make_workdir(state: GuestState) -> None:
+    """Every image has the work folder; where one does not, make it for the job user, if possible."""
+    settings = state.settings
+    try:
+        os.makedirs(state.workdir)  # noqa: PTH103 - the mode and errors of the plain call
+        if settings.job_uid is not None and os.geteuid() == 0:
+            os.chown(state.workdir, settings.job_uid, settings.job_gid or 0)
+    except OSError:
+        return

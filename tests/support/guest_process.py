@@ -1,0 +1,136 @@
+"""A real guest for tests: `python -m sbxguest.init` on a free port, ended with everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+READY_S = 15.0
+STOP_S = 10.0
+_LISTENING = re.compile(rb"listening on port (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class GuestProcess:
+    """A guest that answers. `url` is `http://127.0.0.1:PORT`; `hook_port` is 0 without hooks."""
+
+    init_pid: int
+    port: int
+    hook_port: int
+    workdir: Path
+    log_file: Path
+
+    @property
+    def url(self) -> str:
+        """Where its API is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def server_pid(self) -> int:
+        """The pid of the server process as of now."""
+        for pid in children_of(self.init_pid):
+            if b"sbxguest.server" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+        raise LookupError("the guest has no server now")
+
+    async def kill_server(self) -> None:
+        """SIGKILL the server and wait until init has started another that answers."""
+        old = self.server_pid
+        os.kill(old, signal.SIGKILL)
+        async with asyncio.timeout(READY_S):
+            while True:
+                try:
+                    if self.server_pid != old and await asyncio.to_thread(_answers, self.url):
+                        return
+                except (LookupError, OSError):
+                    pass
+                await asyncio.sleep(0.02)
+
+
+def children_of(pid: int) -> list[int]:
+    """Living children of a process, zombies too."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                stat = (entry / "stat").read_bytes()
+            except OSError:
+                continue
+            if int(stat[stat.rindex(b")") + 2 :].split()[1]) == pid:
+                found.append(int(entry.name))
+    return found
+
+
+def _answers(url: str) -> bool:
+    with urllib.request.urlopen(f"{url}/healthz", timeout=5) as reply:
+        return bool(json.loads(reply.read())["status"] == "ok")
+
+
+@asynccontextmanager
+async def running_guest(
+    folder: Path, *, env: Mapping[str, str] | None = None, has_hooks: bool = False, prefix: tuple[str, ...] = ()
+) -> AsyncIterator[GuestProcess]:
+    """Start a guest whose work folder is `folder/work`, listening on loopback only, and end it with all its jobs.
+
+    Args:
+        folder: Of the test; the guest's log goes to `folder/guest.log`.
+        env: More of `AGENTD_*` and `SBX_*`; nothing of the test's own environment reaches the guest but PATH.
+        has_hooks: Enable hooks: app requests get 503 until /run.
+        prefix: What to run the guest under, like `("setpriv", "--reuid=65534", …)`.
+    """
+    workdir, log_file = folder / "work", folder / "guest.log"
+    workdir.mkdir(parents=True, exist_ok=True)
+    guest_env = {
+        "PATH": os.environ["PATH"],
+        "AGENTD_PORT": "0",
+        "AGENTD_HOOK_PORT": "0",
+        "AGENTD_BIND": "127.0.0.1",
+        "SBX_WORKDIR": str(workdir),
+        **({"SBX_HOOKS": "1"} if has_hooks else {}),
+        **(env or {}),
+    }
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [*prefix, sys.executable, "-I", "-m", "sbxguest.init"],
+            env=guest_env,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        port, hook_port = await _ports(process, log_file, count=1 + has_hooks)
+        yield GuestProcess(process.pid, port, hook_port, workdir, log_file)
+    finally:
+        process.terminate()
+        try:
+            await asyncio.to_thread(process.wait, STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+async def _ports(process: subprocess.Popen[bytes], log_file: Path, *, count: int) -> tuple[int, int]:
+    """The app port and the hook port (or 0), once the guest answers."""
+    async with asyncio.timeout(READY_S):
+        while True:
+            ports = [int(port) for port in _LISTENING.findall(log_file.read_bytes())]
+            if process.poll() is not None:
+                raise RuntimeError(f"the guest ended: {log_file.read_text()}")
+            try:
+                if len(ports) == count and await asyncio.to_thread(_answers, f"http://127.0.0.1:{ports[0]}"):
+                    return ports[0], ports[1] if count > 1 else 0
+            except OSError:
+                pass
+            await asyncio.sleep(0.02)
