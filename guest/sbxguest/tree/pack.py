@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from sbxguest.tree.report import LEFT_OUT_KEY, MAX_PROBLEMS, TEMP_PREFIX, Problem, TreeError, code_of, shown
 
@@ -17,7 +17,7 @@ _PIECE_BYTES = 256 * 1024
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-def pack(root: str) -> Iterator[bytes]:
+def pack(root: str) -> Generator[bytes, None, None]:
     """Yield a tar stream of what is below `root`, in pieces of about 256 KiB.
 
     Links are packed as links. Sockets, FIFOs, devices and what cannot be read are left out, and named at the end in a

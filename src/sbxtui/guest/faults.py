@@ -1,0 +1,106 @@
+"""What a guest or the way to it answers instead of success, as our errors. One translation for every guest call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from sbxtui.core.errors import (
+    AccessDenied,
+    Conflict,
+    FileMissing,
+    GuestUnreachable,
+    NotFound,
+    QuotaExceeded,
+    SbxError,
+    Throttled,
+    Unsupported,
+    UsageError,
+)
+from sbxtui.core.text import harmless_line
+
+_MAX_ERROR_BYTES = 64 * 1024
+_BY_CODE: Mapping[str, type[SbxError]] = {
+    "file_not_found": FileMissing,
+    "unsupported": Unsupported,
+    "method_not_allowed": Unsupported,
+    "access_denied": AccessDenied,
+    "disk_full": QuotaExceeded,
+    "not_ready": GuestUnreachable,
+}
+_BY_STATUS: Mapping[int, type[SbxError]] = {
+    400: UsageError,
+    401: AccessDenied,
+    403: AccessDenied,
+    404: NotFound,
+    405: Unsupported,
+    409: Conflict,
+    410: Conflict,
+    413: UsageError,
+    416: UsageError,
+    422: UsageError,
+    429: Throttled,
+    502: GuestUnreachable,
+    503: GuestUnreachable,
+    504: GuestUnreachable,
+    507: QuotaExceeded,
+}
+_HINTS = {"disk_full": "free some space in the sandbox, or launch one with a larger disk"}
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turns httpx's errors of the block into GuestUnreachable; `doing` is what a person reads: "reading `a.txt`"."""
+    try:
+        yield
+    except httpx.TimeoutException as exc:
+        raise GuestUnreachable(f"{doing}: the sandbox did not answer in time", hint="retrying is safe") from exc
+    except (httpx.TransportError, httpx.StreamError) as exc:
+        reason = harmless_line(str(exc)) or type(exc).__name__
+        raise GuestUnreachable(f"{doing}: the connection to the sandbox broke: {reason}") from exc
+
+
+def garbled(what: str) -> GuestUnreachable:
+    """The error for an answer that is not what the wire says."""
+    return GuestUnreachable(f"the guest's answer makes no sense: {what}", hint="does a guest of sbx answer there?")
+
+
+async def raise_for_answer(answer: httpx.Response) -> None:
+    """Raise the error an answer stands for; returns for 2xx. At most 64 KiB of an error's body are read."""
+    if answer.is_success:
+        return
+    said = _error_object(await _head_of(answer))
+    code = said.get("code") if isinstance(said.get("code"), str) else ""
+    message = harmless_line(str(said.get("message") or "")) or f"the sandbox answered HTTP {answer.status_code}"
+    kind = _BY_CODE.get(str(code)) or _BY_STATUS.get(answer.status_code, SbxError)
+    hint = harmless_line(str(said.get("hint") or "")) or _HINTS.get(str(code), "")
+    raise kind(message, hint=hint, details={"guest_code": harmless_line(str(code)), "http_status": answer.status_code})
+
+
+async def _head_of(answer: httpx.Response) -> bytes:
+    if answer.is_stream_consumed or answer.is_closed:
+        return answer.content[:_MAX_ERROR_BYTES]
+    head = bytearray()
+    async for piece in answer.aiter_raw():
+        head += piece
+        if len(head) >= _MAX_ERROR_BYTES:
+            break
+    return bytes(head[:_MAX_ERROR_BYTES])
+
+
+def _error_object(body: bytes) -> dict[str, Any]:
+    """The `error` of our own shape, else a `detail` or `message` as other servers and proxies write them."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(value, dict):
+        return {}
+    error = value.get("error")
+    if isinstance(error, dict):
+        return error
+    return {"message": value.get("detail") or value.get("message") or ""}
