@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from sbxtui.core.errors import Conflict, GuestUnreachable, SandboxNotFound, SbxError
 from sbxtui.core.model import Context, Registration, SandboxRecord, SandboxState
 from sbxtui.guest.client import GuestClient
+from sbxtui.guest.files import GuestFiles
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.tokens import TokenService
 from sbxtui.settings import Settings
@@ -42,6 +43,12 @@ class Guests:
                 yield client
             except GuestUnreachable as exc:
                 raise await self.explain(registration, exc) from exc
+
+    @asynccontextmanager
+    async def files(self, registration: Registration) -> AsyncIterator[GuestFiles]:
+        """The sandbox's files, for as long as the block lasts; raises as `connect`."""
+        async with self.connect(registration) as guest:
+            yield GuestFiles(guest.http)
 
     async def explain(self, registration: Registration, failure: SbxError) -> SbxError:
         """Why a guest did not answer, as its control plane knows it; `failure` itself when that cannot say more."""

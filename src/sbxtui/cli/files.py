@@ -1,0 +1,166 @@
+"""`cp` and `fs`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+
+from sbxguest.tree import TreeReport
+from sbxtui.cli import show
+from sbxtui.cli.call import Call
+from sbxtui.core.errors import Incomplete, SbxError, UsageError
+from sbxtui.core.model import FileInfo
+from sbxtui.core.text import short_size
+
+_REMOTE = re.compile(r"(?P<sandbox>[A-Za-z0-9][A-Za-z0-9-]*):(?P<path>.*)", re.DOTALL)
+_CHUNK_BYTES = 1 << 20
+_SHOW_EVERY_S = 0.2
+
+
+async def copy(call: Call) -> int:
+    """Copy between this machine and a sandbox."""
+    source, target = call.args.source, call.args.target
+    from_remote, to_remote = _REMOTE.fullmatch(source), _REMOTE.fullmatch(target)
+    if bool(from_remote) == bool(to_remote):
+        raise UsageError(
+            "exactly one side of `cp` is in a sandbox",
+            hint="write it SANDBOX:PATH, and a local path with a colon as ./a:b",
+        )
+    files, recursive = call.services.files, call.args.recursive
+    progress = _progress(call)
+    if to_remote:
+        row = await call.services.sandboxes.find(to_remote["sandbox"])
+        report = await files.upload(row, source, to_remote["path"], is_recursive=recursive, on_bytes=progress)
+    else:
+        assert from_remote is not None, "one side is remote"
+        row = await call.services.sandboxes.find(from_remote["sandbox"])
+        report = await files.download(row, from_remote["path"], target, is_recursive=recursive, on_bytes=progress)
+    return _finish_copy(call, report)
+
+
+async def fs_ls(call: Call) -> int:
+    """List a folder."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    entries, is_truncated = await call.services.files.list(row, call.args.path)
+    if call.out.is_json:
+        call.out.json([show.file_json(one) for one in entries])
+    elif call.out.is_quiet:
+        for one in entries:
+            call.out.line(one.path)
+    else:
+        call.out.table(("MODE", "SIZE", "MODIFIED", "NAME"), [_file_row(one) for one in entries])
+    if is_truncated:
+        call.out.note(f"note: only the first {len(entries)} entries are shown")
+    return 0
+
+
+async def fs_cat(call: Call) -> int:
+    """Print files, byte by byte as they are."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    for path in call.args.paths:
+        await call.services.files.read(row, path, call.out.raw)
+    return 0
+
+
+async def fs_stat(call: Call) -> int:
+    """Tell size, mode and times."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    infos = [await call.services.files.stat(row, path) for path in call.args.paths]
+    if call.out.is_json:
+        call.out.json([show.file_json(one) for one in infos])
+    else:
+        call.out.table(("MODE", "SIZE", "MODIFIED", "NAME"), [_file_row(one) for one in infos])
+    return 0
+
+
+async def fs_mkdir(call: Call) -> int:
+    """Make folders and their parents."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    for path in call.args.paths:
+        await call.services.files.make_folder(row, path)
+    return 0
+
+
+async def fs_rm(call: Call) -> int:
+    """Remove files."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    failures: list[SbxError] = []
+    for path in call.args.paths:
+        try:
+            await call.services.files.remove(row, path, is_recursive=call.args.recursive)
+        except SbxError as exc:
+            failures.append(exc)
+    for failure in failures[1:]:
+        call.out.error(failure)
+    if failures:
+        raise failures[0]
+    return 0
+
+
+async def fs_mv(call: Call) -> int:
+    """Move inside the sandbox."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    await call.services.files.move(row, call.args.source, call.args.target)
+    return 0
+
+
+async def fs_cp(call: Call) -> int:
+    """Copy inside the sandbox."""
+    args = call.args
+    row = await call.services.sandboxes.find(args.sandbox)
+    left_out = await call.services.files.copy(row, args.source, args.target, is_recursive=args.recursive)
+    if left_out:
+        raise Incomplete("special files were left out", details={"left_out": list(left_out)})
+    return 0
+
+
+async def fs_write(call: Call) -> int:
+    """Write our stdin to a file."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    size_bytes = await call.services.files.write(row, call.args.path, _read_stdin())
+    if call.out.is_json:
+        call.out.json({"path": call.args.path, "size_bytes": size_bytes})
+    return 0
+
+
+async def _read_stdin() -> AsyncIterator[bytes]:
+    while chunk := await asyncio.to_thread(os.read, sys.stdin.fileno(), _CHUNK_BYTES):
+        yield chunk
+
+
+def _progress(call: Call) -> Callable[[int], None]:
+    """Count bytes and show them now and then where somebody watches."""
+    total, shown_at = 0, time.monotonic()
+
+    def count(size_bytes: int) -> None:
+        nonlocal total, shown_at
+        total += size_bytes
+        if time.monotonic() - shown_at >= _SHOW_EVERY_S:
+            shown_at = time.monotonic()
+            call.out.progress(f"{short_size(total)} copied")
+
+    return count
+
+
+def _finish_copy(call: Call, report: TreeReport | None) -> int:
+    if report is None:
+        return 0
+    problems = [{"path": one.path, "code": one.code} for one in report.problems]
+    if call.out.is_json:
+        call.out.json({"files": report.files, "folders": report.folders, "links": report.links, "problems": problems})
+    call.out.note(f"{report.files} files, {report.folders} folders, {report.links} links")
+    if report.problem_count:
+        for one in problems:
+            call.out.note(f"  left out: {one['path']} ({one['code']})")
+        raise Incomplete(f"{report.problem_count} entries were left out", details={"problems": problems})
+    return 0
+
+
+def _file_row(info: FileInfo) -> tuple[str, ...]:
+    letter = {"dir": "d", "link": "l", "file": "-"}.get(info.kind, "?")
+    name = f"{info.path} -> {info.target}" if info.target else info.path
+    return f"{letter}{info.mode:04o}", str(info.size_bytes), f"{info.modified_at.astimezone():%Y-%m-%d %H:%M:%S}", name

@@ -1,0 +1,237 @@
+"""Files between this machine and a sandbox, by the rules of `cp`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path, PurePosixPath
+
+from sbxguest.tree import TreeReport
+from sbxtui.core.errors import FileMissing, SbxError, UsageError
+from sbxtui.core.model import FileInfo, Registration
+from sbxtui.guest.files import GuestFiles
+from sbxtui.guest.filewire import Download
+from sbxtui.services.guests import Guests
+from sbxtui.store.events import Events
+
+_CHUNK_BYTES = 1 << 20
+
+OnBytes = Callable[[int], None]
+
+
+class Files:
+    """Copies files in and out of sandboxes of one context."""
+
+    def __init__(self, guests: Guests, events: Events, actor: str) -> None:
+        self._guests = guests
+        self._events = events
+        self._actor = actor
+
+    async def upload(
+        self, row: Registration, source: str, target: str, *, is_recursive: bool, on_bytes: OnBytes = lambda count: None
+    ) -> TreeReport | None:
+        """Copy a local file or folder into the sandbox; modes and times are kept.
+
+        Args:
+            row: Which sandbox.
+            source: What to copy, on this machine. A folder ending in `/.` means its content.
+            target: Where. An existing folder takes the source under its own name.
+            is_recursive: Whether folders may be copied.
+            on_bytes: Told the size of every piece of a file that was read.
+
+        Returns:
+            For a folder, what was copied and what was left out; None for a file.
+
+        Raises:
+            FileMissing: The source or the target's folder does not exist.
+            UsageError: The source is a folder and `is_recursive` is not set, or cannot be read.
+        """
+        local = Path(source)
+        info = _local_stat(local)
+        async with self._guests.files(row) as files:
+            if stat.S_ISDIR(info.st_mode):
+                _check_recursive(source, is_recursive)
+                place = target if _means_content(source) else await _place_in(files, target, local.resolve().name)
+                report = await files.upload_tree(local, place)
+                await self._note("files.upload", row, place)
+                return report
+            place = await _place_in(files, target, local.name)
+            size_bytes = info.st_size if stat.S_ISREG(info.st_mode) else None
+            await files.upload(
+                place,
+                _read_local(local, on_bytes),
+                size_bytes=size_bytes,
+                mode=stat.S_IMODE(info.st_mode),
+                mtime_ns=info.st_mtime_ns,
+            )
+        await self._note("files.upload", row, place)
+        return None
+
+    async def download(
+        self, row: Registration, source: str, target: str, *, is_recursive: bool, on_bytes: OnBytes = lambda count: None
+    ) -> TreeReport | None:
+        """Copy a file or folder of the sandbox to this machine; what is there is replaced whole or not at all.
+
+        Raises and returns as `upload`. The sandbox is not trusted: nothing outside `target` is written.
+        """
+        async with self._guests.files(row) as files:
+            info = await files.stat(source, follow=True)
+            name = PurePosixPath(info.path).name
+            if info.kind != "dir":
+                await _download_file(files, source, _local_place(target, name), on_bytes)
+                return None
+            _check_recursive(source, is_recursive)
+            folder = Path(target) if _means_content(source) else _local_place(target, name)
+            await asyncio.to_thread(_make_folder, folder)
+            return await files.download_tree(source, folder)
+
+    async def write(self, row: Registration, path: str, chunks: AsyncIterator[bytes]) -> int:
+        """Replace a file of the sandbox with a stream; returns its size."""
+        async with self._guests.files(row) as files:
+            size_bytes = await files.upload(path, chunks)
+        await self._note("files.write", row, path)
+        return size_bytes
+
+    async def read(self, row: Registration, path: str, on_chunk: Callable[[bytes], None]) -> None:
+        """Pass a file of the sandbox on, piece by piece; `on_chunk` may block, as a slow pipe does."""
+        async with self._guests.files(row) as files, files.download(path) as download:
+            async for chunk in download.chunks:
+                await asyncio.to_thread(on_chunk, chunk)
+
+    async def list(self, row: Registration, path: str) -> tuple[tuple[FileInfo, ...], bool]:
+        """Entries of a folder, and whether there are more than shown."""
+        async with self._guests.files(row) as files:
+            listing = await files.list(path or ".")
+        return listing.entries, listing.is_truncated
+
+    async def stat(self, row: Registration, path: str) -> FileInfo:
+        """What is at a path; a link itself."""
+        async with self._guests.files(row) as files:
+            return await files.stat(path)
+
+    async def make_folder(self, row: Registration, path: str) -> None:
+        """Make a folder and those above it; an existing one is fine."""
+        async with self._guests.files(row) as files:
+            await files.make_directory(path, has_parents=True)
+        await self._note("files.mkdir", row, path)
+
+    async def remove(self, row: Registration, path: str, *, is_recursive: bool) -> None:
+        """Remove a file, or with `is_recursive` a folder."""
+        async with self._guests.files(row) as files:
+            await files.remove(path, recursive=is_recursive)
+        await self._note("files.rm", row, path)
+
+    async def move(self, row: Registration, source: str, target: str) -> None:
+        """Move inside the sandbox; an existing folder takes the source under its own name."""
+        async with self._guests.files(row) as files:
+            place = await _place_in(files, target, PurePosixPath(source).name)
+            await files.move(source, place)
+        await self._note("files.mv", row, place)
+
+    async def copy(self, row: Registration, source: str, target: str, *, is_recursive: bool) -> tuple[str, ...]:
+        """Copy inside the sandbox; returns special files that were left out."""
+        async with self._guests.files(row) as files:
+            place = await _place_in(files, target, PurePosixPath(source).name)
+            left_out = await files.copy(source, place, recursive=is_recursive)
+        await self._note("files.cp", row, place)
+        return left_out
+
+    async def _note(self, kind: str, row: Registration, path: str) -> None:
+        data = {"path": path.encode("utf-8", "replace").decode()}
+        await asyncio.to_thread(
+            self._events.record, context=row.context, kind=kind, subject=row.name, actor=self._actor, data=data
+        )
+
+
+def _local_stat(source: Path) -> os.stat_result:
+    try:
+        return source.stat()
+    except FileNotFoundError as exc:
+        raise FileMissing(f"no file at {source} on this machine") from exc
+    except OSError as exc:
+        raise UsageError(f"cannot read {source}: {exc.strerror or exc}") from exc
+
+
+def _check_recursive(source: str, is_recursive: bool) -> None:
+    if not is_recursive:
+        raise UsageError(f"{source} is a folder", hint="add -r to copy folders")
+
+
+def _means_content(source: str) -> bool:
+    return source.rpartition("/")[2] == "."
+
+
+async def _place_in(files: GuestFiles, target: str, name: str) -> str:
+    """Where `name` goes when it is copied to `target`: into it if that is a folder, else exactly there."""
+    try:
+        info = await files.stat(target or ".", follow=True)
+    except FileMissing:
+        if target.endswith("/"):
+            raise
+        return target
+    return str(PurePosixPath(target or ".") / name) if info.kind == "dir" else target
+
+
+def _local_place(target: str, name: str) -> Path:
+    # A trailing slash promises a folder: joining makes a missing one fail instead of becoming a file.
+    return Path(target) / name if Path(target).is_dir() or target.endswith("/") else Path(target)
+
+
+async def _read_local(source: Path, on_bytes: OnBytes) -> AsyncIterator[bytes]:
+    try:
+        with await asyncio.to_thread(source.open, "rb", 0) as file:
+            while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
+                on_bytes(len(chunk))
+                yield chunk
+    except OSError as exc:
+        raise UsageError(f"cannot read {source}: {exc.strerror or exc}") from exc
+
+
+async def _download_file(files: GuestFiles, source: str, target: Path, on_bytes: OnBytes) -> None:
+    """Write beside the target and rename, so that a cut leaves the old file."""
+    # A link keeps being a link: what it points to is replaced, as cp does.
+    target = target.resolve() if target.is_symlink() else target
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
+    except OSError as exc:
+        raise _cannot_write(target, exc) from exc
+    try:
+        with os.fdopen(handle, "wb", 0) as out:
+            async with files.download(source) as download:
+                async for chunk in download.chunks:
+                    await asyncio.to_thread(_write_all, out.fileno(), chunk)
+                    on_bytes(len(chunk))
+                _finish(out.fileno(), download)
+        Path(temporary).replace(target)
+    except OSError as exc:
+        raise _cannot_write(target, exc) from exc
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _write_all(handle: int, chunk: bytes) -> None:
+    view = memoryview(chunk)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _finish(handle: int, download: Download) -> None:
+    # A sandbox must not plant a program that runs as its reader: setuid, setgid and sticky stay behind.
+    os.fchmod(handle, download.mode & 0o777)
+    os.utime(handle, ns=(download.mtime_ns, download.mtime_ns))
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as exc:
+        raise _cannot_write(folder, exc) from exc
+
+
+def _cannot_write(target: Path, exc: OSError) -> SbxError:
+    if isinstance(exc, FileNotFoundError):
+        return FileMissing(f"no folder {target.parent} on this machine", hint="make it first")
+    return SbxError(f"cannot write {target}: {exc.strerror or exc}")
