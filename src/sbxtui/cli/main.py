@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-import inspect
-import logging
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sbxtui.cli import parser
-from sbxtui.cli.call import ACTOR, Call, can_open_dashboard, with_flags
 from sbxtui.cli.output import Output, give_up_stdout
 from sbxtui.core.errors import Interrupted, SbxError
-from sbxtui.settings import load
-from sbxtui.wiring import Services
+
+if TYPE_CHECKING:
+    import argparse
 
 _FAILED = 1
 _COMMAND_FAILED = 125
@@ -52,7 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _error_code(words, None)
 
 
-def _dispatch(args: Any, out: Output) -> int:
+def _dispatch(args: argparse.Namespace, out: Output) -> int:
+    # Imported here: `--help`, `--version` and mistakes are answered without them.
+    import asyncio
+    import importlib
+    import inspect
+    import logging
+
+    from sbxtui.cli.call import ACTOR, Call, can_open_dashboard, with_flags
+    from sbxtui.settings import load
+    from sbxtui.wiring import Services
+
     logging.basicConfig(
         level=logging.DEBUG if args.debug else logging.ERROR, stream=sys.stderr, format="%(name)s: %(message)s"
     )
@@ -89,4 +94,6 @@ def _fault(exc: Exception) -> SbxError:
 
 def _show_traceback(is_debug: bool) -> None:
     if is_debug:
+        import traceback
+
         traceback.print_exc(file=sys.stderr)
