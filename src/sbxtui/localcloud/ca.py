@@ -1,0 +1,189 @@
+"""The home's certificate authority and the one certificate of its endpoints, so that clients verify TLS as on AWS.
+
+The authority may vouch for loopback names only (name constraints), because people put it beside their system's roots.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from sbxtui.localcloud.spec import write_private
+
+log = logging.getLogger(__name__)
+
+CA_LIFETIME = timedelta(days=3650)
+LEAF_LIFETIME = timedelta(days=397)
+RENEW_BEFORE = timedelta(days=30)
+# Clocks of one machine do not differ, but a clock set back must not make a new certificate "not yet valid".
+_BACKDATED = timedelta(days=1)
+_NAMES: tuple[x509.GeneralName, ...] = (
+    x509.DNSName("localhost"),
+    x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+    x509.IPAddress(ipaddress.ip_address("::1")),
+)
+_PERMITTED: tuple[x509.GeneralName, ...] = (
+    x509.DNSName("localhost"),
+    x509.IPAddress(ipaddress.ip_network("127.0.0.0/8")),
+    x509.IPAddress(ipaddress.ip_network("::1/128")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CaFiles:
+    """Where the PEM files of one home are. Only `ca_file` is for others."""
+
+    directory: Path
+
+    @property
+    def ca_file(self) -> Path:
+        """The authority's certificate: what clients trust."""
+        return self.directory / "ca.pem"
+
+    @property
+    def ca_key_file(self) -> Path:
+        """The authority's key."""
+        return self.directory / "ca-key.pem"
+
+    @property
+    def server_file(self) -> Path:
+        """Key and certificate of the endpoints, in one file so that they never differ."""
+        return self.directory / "endpoint.pem"
+
+
+def server_context(directory: Path, *, now: datetime | None = None) -> tuple[ssl.SSLContext, Path]:
+    """TLS for endpoints, and the file clients trust. Makes what is missing, damaged or about to expire.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    files = CaFiles(directory)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    instant = now or datetime.now(UTC)
+    authority = _load_authority(files, instant) or _make_authority(files, instant)
+    if not _is_usable_leaf(files, authority[0], instant):
+        _make_leaf(files, authority, instant)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_cert_chain(files.server_file)
+    return context, files.ca_file
+
+
+_Authority = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
+
+
+def _load_authority(files: CaFiles, now: datetime) -> _Authority | None:
+    try:
+        certificate = x509.load_pem_x509_certificate(files.ca_file.read_bytes())
+        key = serialization.load_pem_private_key(files.ca_key_file.read_bytes(), None)
+    except FileNotFoundError:
+        return None
+    except ValueError as exc:
+        log.warning("the certificate authority of this home is damaged (%s); making a new one", exc)
+        return None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+        log.warning("the certificate authority of this home does not fit its key; making a new one")
+        return None
+    return (certificate, key) if _is_current(certificate, now) else None
+
+
+def _make_authority(files: CaFiles, now: datetime) -> _Authority:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sbx local cloud CA")])
+    certificate = (
+        _builder(name, name, key.public_key(), now, CA_LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(is_ca=True), critical=True)
+        .add_extension(x509.NameConstraints(_PERMITTED, None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    # The key first: a crash in between leaves a pair that does not fit, which is made anew.
+    write_private(files.ca_key_file, _key_pem(key).decode())
+    write_private(files.ca_file, _pem(certificate).decode())
+    files.ca_file.chmod(0o644)
+    return certificate, key
+
+
+def _is_usable_leaf(files: CaFiles, authority: x509.Certificate, now: datetime) -> bool:
+    try:
+        raw = files.server_file.read_bytes()
+        certificate = x509.load_pem_x509_certificate(raw)
+        serialization.load_pem_private_key(raw, None)
+        certificate.verify_directly_issued_by(authority)
+    except FileNotFoundError:
+        return False
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as exc:
+        log.warning("the endpoint certificate is unusable (%s); making a new one", type(exc).__name__)
+        return False
+    return _is_current(certificate, now)
+
+
+def _make_leaf(files: CaFiles, authority: _Authority, now: datetime) -> None:
+    certificate, key = authority
+    leaf_key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sbx local endpoint")])
+    leaf = (
+        _builder(name, certificate.subject, leaf_key.public_key(), now, LEAF_LIFETIME)
+        .add_extension(x509.SubjectAlternativeName(_NAMES), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(is_ca=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(leaf_key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    write_private(files.server_file, (_key_pem(leaf_key) + _pem(leaf)).decode())
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, lifetime: timedelta
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATED)
+        .not_valid_after(now + lifetime)
+    )
+
+
+def _key_usage(*, is_ca: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_ca,
+        crl_sign=is_ca,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _is_current(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_before_utc <= now and now + RENEW_BEFORE < certificate.not_valid_after_utc
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

@@ -1,0 +1,200 @@
+"""The images of the local cloud: one per size, all made of this machine's userland and the bundled guest."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sbxtui.core.model import DEFAULT_MEMORY_MIB, MEMORY_SIZES_MIB, VCPUS_BY_MEMORY_MIB
+from sbxtui.localcloud import faults
+
+IMAGE_VERSION = "1.0"
+MANAGED_IMAGE = "sbx-host-1"
+MANAGED_VERSION = "1"
+BASE_IMAGE = "sbx-base"
+HOOK_PORT = 9000
+AGENT_PORT = 8080
+RUN_TIMEOUT_S = 30
+SUSPEND_TIMEOUT_S = 30
+RESUME_TIMEOUT_S = 10
+TERMINATE_TIMEOUT_S = 5
+
+# The platform's disk by baseline (fact sheet §3.1).
+_DISK_MIB = {512: 8_192, 1024: 8_192, 2048: 8_192, 4096: 16_384, 8192: 32_768}
+_PIDS_MAX = 4_096
+_TMPFS_SHARE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogImage:
+    """One image; every one has the single version `1.0`, active, with all hooks."""
+
+    name: str
+    arn: str
+    memory_mib: int
+
+    @property
+    def vcpus(self) -> int:
+        """Processors a sandbox of this size may use, as on the platform."""
+        return VCPUS_BY_MEMORY_MIB[self.memory_mib]
+
+    @property
+    def disk_mib(self) -> int:
+        """Disk a sandbox of this size may fill."""
+        return _DISK_MIB[self.memory_mib]
+
+    @property
+    def pids_max(self) -> int:
+        """Tasks a sandbox may have."""
+        return _PIDS_MAX
+
+    @property
+    def tmpfs_mib(self) -> int:
+        """Size of `/tmp`."""
+        return self.memory_mib // _TMPFS_SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All images of a home. Lookups raise the service's own errors."""
+
+    region: str
+    account_id: str
+    created_at: datetime
+
+    def images(self) -> tuple[CatalogImage, ...]:
+        """Sorted by name; `sbx-base` is the default size under a short name."""
+        sizes = {BASE_IMAGE: DEFAULT_MEMORY_MIB} | {f"{BASE_IMAGE}-{size}": size for size in MEMORY_SIZES_MIB}
+        return tuple(CatalogImage(name, self._arn(name), size) for name, size in sorted(sizes.items()))
+
+    def by_arn(self, arn: str) -> CatalogImage:
+        """The image of an ARN in an image operation.
+
+        Raises:
+            Fault: 400 for no ARN, 403 for the slash form, 404 for no such image.
+        """
+        if not arn.startswith("arn:"):
+            raise faults.validation(f"Invalid ARN format: {arn}")
+        if "microvm-image/" in arn:
+            raise faults.access_denied(f"User is not authorized to perform this action on resource {arn}")
+        for image in self.images():
+            if image.arn == arn:
+                return image
+        raise faults.not_found(f"MicroVMImage not found for MicroVMImageID: {arn}", "MicroVMImage", arn)
+
+    def for_launch(self, arn: str, version: str | None) -> CatalogImage:
+        """The image a RunMicrovm names.
+
+        Raises:
+            Fault: 400 for no ARN, 404 for no image or no such active version.
+        """
+        if not arn.startswith("arn:"):
+            raise faults.validation("Malformed ARN - doesn't start with 'arn:'")
+        for image in self.images():
+            if image.arn == arn and version in (None, IMAGE_VERSION):
+                return image
+        pinned = f" and version {version}" if version is not None else ""
+        raise faults.not_found(f"No active version found for MicroVM image {arn}{pinned}", "MicroVMImage", arn)
+
+    def check_version(self, image: CatalogImage, version: str) -> None:
+        """Refuse a version an image does not have.
+
+        Raises:
+            Fault: 404.
+        """
+        if version != IMAGE_VERSION:
+            message = f"MicroVMImage version {version} not found for MicroVMImageID: {image.arn}"
+            raise faults.not_found(message, "MicroVMImageVersion", f"{image.arn}:{version}")
+
+    def summary(self, image: CatalogImage) -> dict[str, Any]:
+        """A row of ListMicrovmImages."""
+        return {
+            "imageArn": image.arn,
+            "name": image.name,
+            "state": "CREATED",
+            "latestActiveImageVersion": IMAGE_VERSION,
+            "createdAt": self.created_at,
+        }
+
+    def details(self, image: CatalogImage) -> dict[str, Any]:
+        """The answer of GetMicrovmImage."""
+        return self.summary(image) | {"updatedAt": self.created_at, "tags": {}}
+
+    def version_details(self, image: CatalogImage) -> dict[str, Any]:
+        """The answer of GetMicrovmImageVersion, and a row of ListMicrovmImageVersions."""
+        return {
+            "imageArn": image.arn,
+            "imageVersion": IMAGE_VERSION,
+            "state": "SUCCESSFUL",
+            "status": "ACTIVE",
+            "createdAt": self.created_at,
+            "updatedAt": self.created_at,
+            "description": "This machine's own userland, read-only, with the bundled guest",
+            "baseImageArn": self.managed_arn,
+            "baseImageVersion": "1.0",
+            "buildRoleArn": f"arn:aws:iam::{self.account_id}:role/sbx-local-build",
+            "codeArtifact": {"uri": "sbx://bundled-guest"},
+            "cpuConfigurations": [{"architecture": architecture()}],
+            "resources": [{"minimumMemoryInMiB": image.memory_mib}],
+            "hooks": _hooks(),
+            "environmentVariables": {},
+            "egressNetworkConnectors": [],
+        }
+
+    @property
+    def managed_arn(self) -> str:
+        """The base all images are made of."""
+        return f"arn:aws:lambda:{self.region}:aws:microvm-image:{MANAGED_IMAGE}"
+
+    def managed_summary(self) -> dict[str, Any]:
+        """A row of ListManagedMicrovmImages."""
+        return {"imageArn": self.managed_arn, "createdAt": self.created_at, "updatedAt": self.created_at}
+
+    def managed_versions(self, arn: str) -> Iterator[dict[str, Any]]:
+        """The rows of ListManagedMicrovmImageVersions.
+
+        Raises:
+            Fault: 400 for no ARN, 404 for another image.
+        """
+        if not arn.startswith("arn:"):
+            raise faults.validation(f"Invalid ARN format: {arn}")
+        if arn != self.managed_arn:
+            raise faults.not_found(f"MicroVMImage not found for MicroVMImageID: {arn}", "MicroVMImage", arn)
+        yield self.managed_summary() | {
+            "imageVersion": MANAGED_VERSION,
+            "status": "AVAILABLE",
+            "supportedCpuConfigurations": [{"architecture": architecture()}],
+        }
+
+    def _arn(self, name: str) -> str:
+        return f"arn:aws:lambda:{self.region}:{self.account_id}:microvm-image:{name}"
+
+
+def architecture() -> str:
+    """This machine's, in the model's words."""
+    return "ARM_64" if platform.machine() in ("aarch64", "arm64") else "X86_64"
+
+
+def _hooks() -> dict[str, Any]:
+    return {
+        "port": HOOK_PORT,
+        "microvmHooks": {
+            "run": "ENABLED",
+            "runTimeoutInSeconds": RUN_TIMEOUT_S,
+            "suspend": "ENABLED",
+            "suspendTimeoutInSeconds": SUSPEND_TIMEOUT_S,
+            "resume": "ENABLED",
+            "resumeTimeoutInSeconds": RESUME_TIMEOUT_S,
+            "terminate": "ENABLED",
+            "terminateTimeoutInSeconds": TERMINATE_TIMEOUT_S,
+        },
+        "microvmImageHooks": {
+            "ready": "ENABLED",
+            "readyTimeoutInSeconds": 60,
+            "validate": "ENABLED",
+            "validateTimeoutInSeconds": 60,
+        },
+    }

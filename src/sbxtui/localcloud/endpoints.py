@@ -1,0 +1,123 @@
+"""The listening ports of sandboxes: chosen so that they are still free after a restart, served with TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import random
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbxtui.localcloud.keys import HomeKeys
+from sbxtui.localcloud.proxy import Connection
+from sbxtui.localcloud.vms import Vm
+
+log = logging.getLogger(__name__)
+
+READ_LIMIT_BYTES = 262_144
+_FIRST_PORT = 20_000
+_TRIES = 50
+_BACKLOG = 512
+_TLS_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointFactory:
+    """Opens endpoints of one home."""
+
+    context: ssl.SSLContext
+    keys: HomeKeys
+
+    async def open(self, port: int) -> SandboxEndpoint:
+        """Bind a port without answering yet; 0 picks one.
+
+        Raises:
+            OSError: The port is taken.
+        """
+        return SandboxEndpoint(_bind(port) if port else _bind_any(), self.context, self.keys)
+
+
+class SandboxEndpoint:
+    """One sandbox's port. Bound from the start; answers after `serve`."""
+
+    def __init__(self, bound: socket.socket, context: ssl.SSLContext, keys: HomeKeys) -> None:
+        self._socket = bound
+        self._context = context
+        self._keys = keys
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """On 127.0.0.1."""
+        return int(self._socket.getsockname()[1])
+
+    async def serve(self, vm: Vm) -> None:
+        """Begin to answer for a sandbox."""
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.add(task)
+            try:
+                await Connection(vm, self._keys, reader, writer).serve()
+            except Exception:
+                log.exception("%s: a connection of its endpoint broke", vm.record.id)
+            finally:
+                self._tasks.discard(task)
+
+        self._server = await asyncio.start_server(
+            connected,
+            sock=self._socket,
+            ssl=self._context,
+            ssl_handshake_timeout=_TLS_TIMEOUT_S,
+            ssl_shutdown_timeout=_TLS_TIMEOUT_S,
+            limit=READ_LIMIT_BYTES,
+            backlog=_BACKLOG,
+        )
+
+    async def close(self) -> None:
+        """Stop listening, and end every connection."""
+        if self._server is not None:
+            self._server.close()
+        self._socket.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _bind_any() -> socket.socket:
+    """A port below the range of outgoing connections: one of those would take it while the cloud is restarted."""
+    last = max(_FIRST_PORT + 1, _first_ephemeral_port() - 1)
+    for _ in range(_TRIES):
+        try:
+            return _bind(random.randint(_FIRST_PORT, last))
+        except OSError as exc:
+            if exc.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+    return _bind(0)
+
+
+def _bind(port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", port))
+        # SO_REUSEADDR lets two sockets bind one port as long as neither listens.
+        bound.listen(_BACKLOG)
+        bound.setblocking(False)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _first_ephemeral_port() -> int:
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 32_768

@@ -1,0 +1,203 @@
+"""One checked request on its way to a guest and its response on the way back; both at once: guests may answer early."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sbxtui.localcloud.bodies import framing_of
+from sbxtui.localcloud.heads import BadMessage, Head, RequestHead, ResponseHead, parse_response
+from sbxtui.localcloud.relay import CHUNK_BYTES, Cut, Source, relay_body, relay_until_end
+
+# After an early answer the client may still be sending; a connection closed under it could take the answer with it.
+LINGER_S = 5.0
+LINGER_BYTES = 64 << 20
+_QUIET_S = 0.25
+
+
+@dataclass(slots=True)
+class Upstream:
+    """A connection to one port of a sandbox; a suspend makes the traffic's epoch differ from its own."""
+
+    port: int
+    epoch: int
+    source: Source
+    writer: asyncio.StreamWriter
+    used_at: float
+
+    def is_fresh(self, port: int, epoch: int, *, within_s: float) -> bool:
+        """Whether the next request to `port` may take this connection."""
+        is_recent = time.monotonic() - self.used_at < within_s
+        return is_recent and (self.port, self.epoch) == (port, epoch) and not self.source.is_at_end
+
+    def abort(self) -> None:
+        """Drop it at once; the guest sees its client vanish."""
+        self.writer.transport.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Which of the two connections may carry another request."""
+
+    is_upstream_reusable: bool
+    is_client_kept: bool
+
+
+class Exchange:
+    """Created after the request's head was written to the guest. `touch` is told of every byte."""
+
+    def __init__(
+        self,
+        request: RequestHead,
+        source: Source,
+        writer: asyncio.StreamWriter,
+        upstream: Upstream,
+        *,
+        touch: Callable[[], None],
+        answered_upgrade: Callable[[Head], Head],
+    ) -> None:
+        self._request = request
+        self._source = source
+        self._writer = writer
+        self._upstream = upstream
+        self._touch = touch
+        self._answered_upgrade = answered_upgrade
+        self._sent = asyncio.Event()
+        self._has_answer_begun = False
+
+    async def run(self) -> Outcome:
+        """Carry it to its end.
+
+        Raises:
+            BadMessage: Nothing was answered yet, and the guest's answer (502) or the request's framing (400) is bad.
+            Cut: The client went away, or an answer without a length broke off.
+            OSError: The same, seen while writing.
+        """
+        sending = asyncio.create_task(self._send())
+        receiving = asyncio.create_task(self._receive())
+        try:
+            await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
+            if not receiving.done():
+                return self._without_client(sending)
+            response = receiving.result()
+            if response is not None and not self._sent.is_set():
+                await asyncio.wait(
+                    {sending, asyncio.ensure_future(self._sent.wait())},
+                    timeout=LINGER_S,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        finally:
+            await _cancelled(sending, receiving)
+        if response is None:
+            await self._tunnel()
+            return Outcome(False, False)
+        if not self._sent.is_set():
+            await linger(self._source, self._writer)
+            return Outcome(False, False)
+        is_kept = response.is_keep_alive and self._request.is_keep_alive
+        return Outcome(is_kept and not self._upstream.source.has_more, is_kept)
+
+    def _without_client(self, sending: asyncio.Task[None]) -> Outcome:
+        error = sending.exception()
+        if isinstance(error, BadMessage) and not self._has_answer_begun:
+            raise error
+        raise Cut("the client went away") from error
+
+    async def _send(self) -> None:
+        """Pass the request's body on, then watch for the client's end; ends only when the client has."""
+        framing = framing_of(self._request.length)
+        while not framing.is_done:
+            data = await self._source.read(min(framing.wants, CHUNK_BYTES) or CHUNK_BYTES)
+            if not data:
+                raise Cut("the request ended in the middle")
+            taken = framing.feed(data)
+            if taken < len(data):
+                self._source.give_back(data[taken:])
+                data = data[:taken]
+            self._touch()
+            try:
+                self._upstream.writer.write(data)
+                await self._upstream.writer.drain()
+            except OSError:
+                # The guest closed while we sent. It may have answered before; the receiving side knows.
+                await asyncio.get_running_loop().create_future()
+        self._sent.set()
+        await self._source.wait_end()
+
+    async def _receive(self) -> ResponseHead | None:
+        """Pass the answer on; None after a 101, when the connection is no longer HTTP."""
+        while True:
+            response = await self._next_head()
+            if response.status == 101:
+                self._writer.write(self._answered_upgrade(response.head).to_bytes())
+                await self._writer.drain()
+                return None
+            self._writer.write(response.head.to_bytes())
+            self._has_answer_begun = True
+            if response.is_interim:
+                await self._writer.drain()
+                continue
+            await self._relay_answer(response)
+            return response
+
+    async def _next_head(self) -> ResponseHead:
+        try:
+            raw = await self._upstream.source.read_head()
+        except (OSError, Cut) as exc:
+            raise self._broken("the guest closed the connection") from exc
+        if raw is None:
+            raise self._broken("the guest gave no answer")
+        self._touch()
+        try:
+            response = parse_response(raw, self._request.method)
+        except BadMessage as exc:
+            raise self._broken(exc.why) from exc
+        if response.status == 101 and not self._request.wants_upgrade:
+            raise self._broken("the guest switched protocols unasked")
+        return response
+
+    def _broken(self, why: str) -> Exception:
+        return Cut(why) if self._has_answer_begun else BadMessage(502, why)
+
+    async def _relay_answer(self, response: ResponseHead) -> None:
+        try:
+            await relay_body(self._upstream.source, self._writer, framing_of(response.framing), self._touch)
+        except Cut:
+            # Without a length, the end of the connection is the end of the body.
+            if response.framing != "close":
+                raise
+        await self._writer.drain()
+
+    async def _tunnel(self) -> None:
+        """Raw bytes both ways until either side ends."""
+        outward = asyncio.create_task(relay_until_end(self._source, self._upstream.writer, self._touch))
+        inward = asyncio.create_task(relay_until_end(self._upstream.source, self._writer, self._touch))
+        try:
+            done, _ = await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            await _cancelled(outward, inward)
+
+
+async def linger(source: Source, writer: asyncio.StreamWriter) -> None:
+    """Let the client read what was written: take and drop what it still sends until it is quiet, within limits."""
+    await writer.drain()
+    dropped = 0
+    with contextlib.suppress(TimeoutError, OSError):
+        async with asyncio.timeout(LINGER_S):
+            while dropped < LINGER_BYTES:
+                async with asyncio.timeout(_QUIET_S):
+                    data = await source.read()
+                if not data:
+                    return
+                dropped += len(data)
+
+
+async def _cancelled(*tasks: asyncio.Task[None] | asyncio.Task[ResponseHead | None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

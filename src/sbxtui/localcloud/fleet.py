@@ -1,0 +1,255 @@
+"""All sandboxes of one home: launches (once per client token, within the quota), the passing of time, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol, Self
+
+from sbxtui.core.errors import SbxError
+from sbxtui.core.model import SandboxState
+from sbxtui.localcloud import faults
+from sbxtui.localcloud.idle import Clock, Due, Step, next_due
+from sbxtui.localcloud.launches import check_launch, fingerprint, new_record
+from sbxtui.localcloud.records import Record
+from sbxtui.localcloud.vms import Vm
+from sbxtui.localcloud.world import World
+
+log = logging.getLogger(__name__)
+
+# A call waits this long for the transition it began, so that most clients never see the state between.
+SETTLE_S = 2.0
+_RETRY_STEP_S = 1.0
+
+
+class Endpoint(Protocol):
+    """A sandbox's listening port."""
+
+    @property
+    def port(self) -> int:
+        """On 127.0.0.1."""
+        ...
+
+    async def serve(self, vm: Vm) -> None:
+        """Begin to answer."""
+        ...
+
+    async def close(self) -> None:
+        """Stop listening and cut what is open."""
+        ...
+
+
+# Binds the given port, or a free one for 0.
+OpenEndpoint = Callable[[int], Awaitable[Endpoint]]
+
+
+@dataclass(slots=True)
+class _Member:
+    vm: Vm
+    endpoint: Endpoint | None
+    tasks: set[asyncio.Task[None]]
+
+
+class Fleet:
+    """Use as an async context manager: entered, it takes up all records again; left, sandboxes live on with keepers."""
+
+    def __init__(self, world: World, open_endpoint: OpenEndpoint) -> None:
+        self.is_draining = False
+        self.emptied = asyncio.Event()
+        self._world = world
+        self._open_endpoint = open_endpoint
+        self._members: dict[str, _Member] = {}
+        self._ids_by_token: dict[str, str] = {}
+        self._launch_lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        for record in await asyncio.to_thread(lambda: list(self._world.records.load_all())):
+            is_gone = record.state is SandboxState.TERMINATED
+            endpoint = None if is_gone else await self._reopen(record)
+            await self._add(record, endpoint, lambda vm: vm.reconcile())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [task for member in self._members.values() for task in member.tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for member in self._members.values():
+            if member.endpoint is not None:
+                await member.endpoint.close()
+
+    # What the API asks
+
+    def get(self, sandbox_id: str) -> Vm:
+        """A sandbox by id, gone or not.
+
+        Raises:
+            Fault: 404.
+        """
+        member = self._members.get(sandbox_id)
+        if member is None:
+            raise faults.not_found(f"MicroVM not found: {sandbox_id}", "MicroVM", sandbox_id)
+        return member.vm
+
+    def records(self) -> list[Record]:
+        """All sandboxes, newest first, gone ones included."""
+        found = [member.vm.record for member in self._members.values()]
+        return sorted(found, key=lambda record: (record.started_at, record.id), reverse=True)
+
+    @property
+    def live_count(self) -> int:
+        """Sandboxes that still exist."""
+        return sum(member.vm.state is not SandboxState.TERMINATED for member in self._members.values())
+
+    async def run(self, params: Mapping[str, Any]) -> Record:
+        """Launch a sandbox; the answer comes once it is on disk, before it runs.
+
+        A client token seen before gives the same sandbox again, whatever its state now.
+
+        Raises:
+            Fault: 400, 402, 404 as the service has them; 409 for a used token with another request.
+        """
+        async with self._launch_lock:
+            known = self._replayed(params)
+            if known is not None:
+                return known
+            if self.is_draining:
+                raise faults.draining()
+            image = check_launch(params, self._world)
+            self._check_quota(image.memory_mib)
+            endpoint = await self._open_endpoint(0)
+            record = new_record(params, image, self._world, endpoint.port)
+            try:
+                await self._world.records.save(record)
+            except BaseException:
+                await endpoint.close()
+                raise
+            await self._add(record, endpoint, lambda vm: vm.launch())
+            return record
+
+    async def settle(self, vm: Vm, transition: Coroutine[Any, Any, None]) -> None:
+        """Begin a transition and wait a little for it; it goes on when the caller leaves or the wait is over.
+
+        Raises:
+            Fault: The transition failed within the wait.
+        """
+        task = self._spawn(self._members[vm.record.id], transition, raises=True)
+        done, _ = await asyncio.wait({task}, timeout=SETTLE_S)
+        for finished in done:
+            finished.result()
+
+    # Inside
+
+    def _replayed(self, params: Mapping[str, Any]) -> Record | None:
+        sandbox_id = self._ids_by_token.get(params.get("clientToken", ""))
+        if sandbox_id is None:
+            return None
+        record = self._members[sandbox_id].vm.record
+        if record.fingerprint != fingerprint(params):
+            raise faults.conflict("The client token was used before with other parameters", "MicroVM", sandbox_id)
+        return record
+
+    def _check_quota(self, memory_mib: int) -> None:
+        promised = sum(
+            member.vm.record.memory_mib
+            for member in self._members.values()
+            if member.vm.state is not SandboxState.TERMINATED
+        )
+        if promised + memory_mib > self._world.memory_quota_mib:
+            raise faults.memory_quota_exceeded()
+
+    async def _reopen(self, record: Record) -> Endpoint | None:
+        try:
+            return await self._open_endpoint(record.endpoint_port)
+        except OSError as exc:
+            log.error("%s: its port %d is taken: %s", record.id, record.endpoint_port, exc)
+            return None
+
+    async def _add(
+        self, record: Record, endpoint: Endpoint | None, begin: Callable[[Vm], Coroutine[Any, Any, None]]
+    ) -> None:
+        member = _Member(Vm(record, self._world), endpoint, set())
+        self._members[record.id] = member
+        if record.token_key:
+            self._ids_by_token[record.token_key] = record.id
+        if endpoint is not None:
+            await endpoint.serve(member.vm)
+        self._spawn(member, begin(member.vm))
+        self._spawn(member, member.vm.watch_exit())
+        self._spawn(member, self._keep_time(member))
+
+    def _spawn(self, member: _Member, work: Coroutine[Any, Any, None], *, raises: bool = False) -> asyncio.Task[None]:
+        async def guarded() -> None:
+            try:
+                await work
+            except (faults.Fault, SbxError, OSError) as exc:
+                if raises:
+                    raise
+                log.warning("%s: %s", member.vm.record.id, exc)
+
+        task = asyncio.create_task(guarded())
+        member.tasks.add(task)
+        task.add_done_callback(member.tasks.discard)
+        # Retrieved here too, because `settle` may have left before the end.
+        task.add_done_callback(lambda ended: None if ended.cancelled() else _log_failure(member, ended))
+        return task
+
+    # Time
+
+    async def _keep_time(self, member: _Member) -> None:
+        vm = member.vm
+        while True:
+            vm.changed.clear()
+            due = self._due(member)
+            if due is not None and due.in_s <= 0:
+                if due.step is Step.PRUNE:
+                    await self._forget(member)
+                    return
+                await self._step(member, due.step)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(due.in_s if due else None):
+                    await vm.changed.wait()
+
+    def _due(self, member: _Member) -> Due | None:
+        clock = Clock(
+            now=datetime.now(UTC),
+            idle_s=member.vm.traffic.idle_s,
+            time_scale=self._world.time_scale,
+            is_endpoint_open=member.endpoint is not None,
+        )
+        return next_due(member.vm.record, clock)
+
+    async def _step(self, member: _Member, step: Step) -> None:
+        try:
+            if step is Step.SUSPEND:
+                await member.vm.suspend()
+            elif step is Step.TERMINATE:
+                await member.vm.terminate()
+            elif member.endpoint is not None:
+                await member.endpoint.close()
+                member.endpoint = None
+                if self.live_count == 0:
+                    self.emptied.set()
+        except (faults.Fault, SbxError, OSError) as exc:
+            log.warning("%s: could not %s: %s", member.vm.record.id, step, exc)
+            await asyncio.sleep(_RETRY_STEP_S)
+
+    async def _forget(self, member: _Member) -> None:
+        record = member.vm.record
+        await asyncio.to_thread(self._world.records.delete, record.id)
+        await asyncio.to_thread(shutil.rmtree, self._world.sandbox_dir(record.id), ignore_errors=True)
+        if self._ids_by_token.get(record.token_key) == record.id:
+            del self._ids_by_token[record.token_key]
+        del self._members[record.id]
+
+
+def _log_failure(member: _Member, task: asyncio.Task[None]) -> None:
+    exc = task.exception()
+    if exc is not None and not isinstance(exc, faults.Fault | SbxError | OSError):
+        log.error("%s: a transition broke", member.vm.record.id, exc_info=exc)

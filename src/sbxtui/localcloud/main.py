@@ -1,0 +1,320 @@
+"""The process: one per home by lock, `cloud.json` while it serves, gone when nothing needs it.
+
+SIGTERM ends it and sandboxes live on; SIGUSR1 drains it: no new sandboxes, and it ends with the last one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import logging.handlers
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from sbxtui._version import __version__
+from sbxtui.core.errors import SbxError
+from sbxtui.identity import ProcessIdentity, own_identity
+from sbxtui.localcloud.ca import server_context
+from sbxtui.localcloud.catalog import Catalog
+from sbxtui.localcloud.endpoints import EndpointFactory
+from sbxtui.localcloud.fleet import Fleet
+from sbxtui.localcloud.keys import HomeKeys, load_or_make_keys
+from sbxtui.localcloud.records import RecordStore
+from sbxtui.localcloud.routes import Api
+from sbxtui.localcloud.runtimes.choose import Choice, choose_runtime
+from sbxtui.localcloud.server import App
+from sbxtui.localcloud.sigv4 import Verifier
+from sbxtui.localcloud.spec import write_private
+from sbxtui.localcloud.world import World
+
+log = logging.getLogger(__name__)
+
+REGION = "local-1"
+ACCOUNT_ID = "000000000000"
+LOCK_TIMEOUT_S = 10.0
+GRACEFUL_S = 3
+# Memory is a limit of each sandbox, not a reservation; most use a small part of it.
+MEMORY_OVERCOMMIT = 4
+_LOG_BYTES = 5 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line."""
+
+    home: Path
+    trees: Path
+    sockets: Path
+    logs: Path
+    port: int
+    time_scale: float
+    exit_when_idle_s: float
+    memory_quota_mib: int
+    runtime: str
+
+    @property
+    def local_dir(self) -> Path:
+        """The local cloud's own folder."""
+        return self.home / "local"
+
+    @property
+    def cloud_file(self) -> Path:
+        """Tells faces where this process serves; present only while it does."""
+        return self.local_dir / "cloud.json"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until told to end or not needed.
+
+    Returns:
+        0 at an orderly end, also when another process of the home serves already; 1 with a line on stderr otherwise.
+    """
+    options = _parse(sys.argv[1:] if argv is None else argv)
+    # What a person exported for AWS must never reach a sandbox or steer botocore here.
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.umask(0o077)
+    try:
+        for directory in (options.local_dir, options.trees, options.sockets, options.logs):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _log_to(options.logs / "localcloud.log")
+        with _single_instance(options) as is_first:
+            if is_first:
+                asyncio.run(_serve(options))
+        return 0
+    except (OSError, SbxError) as exc:
+        log.error("the local cloud cannot run: %s", exc)
+        sys.stderr.write(f"error: the local cloud cannot run: {exc}\n")
+        return 1
+
+
+def _parse(argv: Sequence[str]) -> Options:
+    parser = argparse.ArgumentParser(prog="python -m sbxtui.localcloud", description=__doc__)
+    parser.add_argument("--home", type=Path, required=True, help="the home's state folder")
+    parser.add_argument("--trees", type=Path, required=True, help="where sandboxes keep their files")
+    parser.add_argument("--sockets", type=Path, required=True, help="a short folder for unix sockets")
+    parser.add_argument("--logs", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=0, help="of the API; 0: as before, else any free one")
+    parser.add_argument("--time-scale", type=float, default=1.0, help="divides every lifecycle window")
+    parser.add_argument("--exit-when-idle", type=float, default=600.0, metavar="S", help="seconds; 0: never")
+    parser.add_argument(
+        "--memory-quota-mib", type=int, default=0, help="of all sandboxes; 0: four times this machine's"
+    )
+    parser.add_argument("--runtime", default="", help="isolation runtime; empty: the strongest that works")
+    found = parser.parse_args(argv)
+    if not found.time_scale > 0:
+        parser.error("--time-scale must be greater than 0")
+    return Options(
+        home=found.home.absolute(),
+        trees=found.trees.absolute(),
+        sockets=found.sockets.absolute(),
+        logs=found.logs.absolute(),
+        port=found.port,
+        time_scale=found.time_scale,
+        exit_when_idle_s=found.exit_when_idle,
+        memory_quota_mib=found.memory_quota_mib or _machine_memory_mib() * MEMORY_OVERCOMMIT,
+        runtime=found.runtime,
+    )
+
+
+@contextlib.contextmanager
+def _single_instance(options: Options) -> Iterator[bool]:
+    """Hold the home's lock. False when another process serves; one that is just ending is waited for."""
+    with (options.local_dir / "cloud.lock").open("a") as lock:
+        deadline = time.monotonic() + LOCK_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if _is_served(options.cloud_file) or time.monotonic() > deadline:
+                    log.info("another process serves this home; nothing to do")
+                    yield False
+                    return
+                time.sleep(0.05)
+        yield True
+
+
+def _is_served(cloud_file: Path) -> bool:
+    try:
+        told: dict[str, Any] = json.loads(cloud_file.read_text())
+        return ProcessIdentity(told["pid"], told["start_ticks"], told["boot_id"]).is_alive
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Lifetime:
+    """When the process ends: told to, or idle for long enough with no sandbox."""
+
+    def __init__(self, exit_when_idle_s: float) -> None:
+        self.stop = asyncio.Event()
+        self._exit_when_idle_s = exit_when_idle_s
+        self._used_at = time.monotonic()
+
+    def touch(self) -> None:
+        """Somebody asked something."""
+        self._used_at = time.monotonic()
+
+    async def watch(self, fleet: Fleet) -> None:
+        """Set `stop` when nothing needs this process any more."""
+        while not self.stop.is_set():
+            if fleet.live_count:
+                self.touch()
+            elif fleet.is_draining or (self._exit_when_idle_s and self._idle_s >= self._exit_when_idle_s):
+                self.stop.set()
+                return
+            wait_s = 1.0 if fleet.live_count else max(0.05, min(1.0, self._exit_when_idle_s - self._idle_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self.stop.wait()
+
+    @property
+    def _idle_s(self) -> float:
+        return time.monotonic() - self._used_at
+
+
+async def _serve(options: Options) -> None:
+    keys = load_or_make_keys(options.local_dir / "keys.json")
+    context, ca_file = server_context(options.local_dir / "ca")
+    choice = await asyncio.to_thread(choose_runtime, options.runtime, options.trees / ".images")
+    world = World(
+        records=RecordStore(options.local_dir / "sandboxes"),
+        catalog=Catalog(REGION, ACCOUNT_ID, keys.created_at),
+        trees_dir=options.trees,
+        sockets_dir=options.sockets,
+        time_scale=options.time_scale,
+        memory_quota_mib=options.memory_quota_mib,
+        runtime=choice.runtime.id,
+    )
+    lifetime = _Lifetime(options.exit_when_idle_s)
+    listening = _listen(options)
+    async with Fleet(world, EndpointFactory(context, keys).open) as fleet:
+        _install_signals(lifetime, fleet)
+        verifier = Verifier(keys.access_key_id, keys.secret_access_key, REGION)
+        app = App(Api(fleet, world.catalog, keys), verifier, ACCOUNT_ID, lifetime.touch)
+        server = _Server(_uvicorn_config(app))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        _announce(options, keys, listening.getsockname()[1], ca_file, choice)
+        try:
+            await _first_of(
+                serving, asyncio.create_task(lifetime.stop.wait()), asyncio.create_task(lifetime.watch(fleet))
+            )
+        finally:
+            options.cloud_file.unlink(missing_ok=True)
+            server.should_exit = True
+            await serving
+    log.info("ended; sandboxes live on with their keepers")
+
+
+def _uvicorn_config(app: App) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        timeout_graceful_shutdown=GRACEFUL_S,
+    )
+
+
+async def _first_of(*tasks: asyncio.Task[Any]) -> None:
+    """Return when the first ends (its error is raised), with the others but the first-named cancelled."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks[1:]:
+        task.cancel()
+    for task in done:
+        task.result()
+
+
+def _install_signals(lifetime: _Lifetime, fleet: Fleet) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lifetime.stop.set)
+
+    def drain() -> None:
+        fleet.is_draining = True
+
+    loop.add_signal_handler(signal.SIGUSR1, drain)
+
+
+def _listen(options: Options) -> socket.socket:
+    """The API's port: the one asked for, else the one of last time if it is free, else any."""
+    port_file = options.local_dir / "port"
+    wanted = [options.port] if options.port else [_remembered(port_file), 0]
+    for port in wanted:
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(("127.0.0.1", port))
+            listening.listen(512)
+        except OSError:
+            listening.close()
+            if port == wanted[-1]:
+                raise
+            continue
+        write_private(port_file, str(listening.getsockname()[1]))
+        return listening
+    raise AssertionError("the last port raises")
+
+
+def _remembered(port_file: Path) -> int:
+    try:
+        port = int(port_file.read_text())
+    except (OSError, ValueError):
+        return 0
+    return port if 0 < port < 65_536 else 0
+
+
+def _announce(options: Options, keys: HomeKeys, port: int, ca_file: Path, choice: Choice) -> None:
+    identity = own_identity()
+    told = {
+        "endpoint_url": f"http://127.0.0.1:{port}",
+        "region": REGION,
+        "account_id": ACCOUNT_ID,
+        "pid": identity.pid,
+        "start_ticks": identity.start_ticks,
+        "boot_id": identity.boot_id,
+        "version": __version__,
+        "ca_file": str(ca_file),
+        "access_key_id": keys.access_key_id,
+        "secret_access_key": keys.secret_access_key,
+        "runtime": choice.runtime.id,
+        "isolation": choice.runtime.isolation,
+        "time_scale": options.time_scale,
+    }
+    write_private(options.cloud_file, json.dumps(told))
+    log.info("serving on port %d with runtime %s", port, choice.runtime.id)
+
+
+def _machine_memory_mib() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+
+
+def _log_to(path: Path) -> None:
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=2)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -1,0 +1,160 @@
+"""What the local cloud remembers of each sandbox: one JSON file a sandbox, written before anything is done about it.
+
+A crash at any point leaves a record that says at least as much as has happened; the rest is reconciled with keepers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sbxtui.core.model import SandboxState
+from sbxtui.localcloud.spec import write_private
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class IdleRule:
+    """The idle policy of one sandbox, in the platform's seconds (not yet divided by the time scale)."""
+
+    max_idle_s: int
+    suspended_s: int
+    auto_resume: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One sandbox. `max_duration_s` None: no cap. `token_key` is empty when the launch named no client token.
+
+    `fingerprint` is of the launch request without its token: a replay must have the same one.
+    """
+
+    id: str
+    state: SandboxState
+    image_name: str
+    image_arn: str
+    image_version: str
+    memory_mib: int
+    runtime: str
+    endpoint_port: int
+    started_at: datetime
+    token_key: str
+    fingerprint: str
+    payload: str = field(repr=False)
+    idle: IdleRule | None = None
+    max_duration_s: int | None = None
+    execution_role_arn: str = ""
+    ingress_connectors: tuple[str, ...] = ()
+    egress_connectors: tuple[str, ...] = ()
+    suspended_at: datetime | None = None
+    terminated_at: datetime | None = None
+    state_reason: str = ""
+
+    def with_changes(self, **changes: Any) -> Record:
+        """A copy with some fields replaced."""
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self) -> str:
+        """One JSON document."""
+        return json.dumps(dataclasses.asdict(self), default=datetime.isoformat)
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        """Undo `to_json`; unknown keys of a newer version are ignored.
+
+        Raises:
+            ValueError: It is no record.
+        """
+        try:
+            raw: dict[str, Any] = json.loads(text)
+            names = {item.name for item in dataclasses.fields(cls)}
+            values = {key: value for key, value in raw.items() if key in names}
+            values["state"] = SandboxState(raw["state"])
+            values["idle"] = IdleRule(**raw["idle"]) if raw.get("idle") else None
+            for name in ("ingress_connectors", "egress_connectors"):
+                values[name] = tuple(raw.get(name, ()))
+            for name in ("started_at", "suspended_at", "terminated_at"):
+                values[name] = datetime.fromisoformat(raw[name]) if raw.get(name) else None
+            return cls(**values)
+        except (KeyError, TypeError, AttributeError) as exc:
+            raise ValueError(f"no sandbox record: {exc}") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class RecordStore:
+    """The folder of the records."""
+
+    directory: Path
+
+    def load_all(self) -> Iterator[Record]:
+        """All readable records; a damaged one is kept aside by name and logged, and the rest go on."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in sorted(self.directory.glob("*.json")):
+            try:
+                yield Record.from_json(path.read_text())
+            except ValueError as exc:
+                log.error("the record %s is damaged (%s); kept as .damaged", path.name, exc)
+                path.replace(path.with_suffix(".damaged"))
+
+    async def save(self, record: Record) -> None:
+        """Write a record durably; on return a crash can no longer lose it.
+
+        Raises:
+            OSError: The disk is full or read-only; the file holds the state before.
+        """
+        await asyncio.to_thread(write_private, self._path(record.id), record.to_json())
+
+    def delete(self, sandbox_id: str) -> None:
+        """Forget a record; missing already is fine."""
+        self._path(sandbox_id).unlink(missing_ok=True)
+
+    def _path(self, sandbox_id: str) -> Path:
+        return self.directory / f"{sandbox_id}.json"
+
+
+def as_item(record: Record) -> dict[str, Any]:
+    """A row of ListMicrovms."""
+    return {
+        "microvmId": record.id,
+        "state": record.state.value,
+        "imageArn": record.image_arn,
+        "imageVersion": record.image_version,
+        "startedAt": record.started_at,
+    }
+
+
+# The shape requires a number; one that no sandbox lives to see says "no cap" to every client that computes with it.
+NO_MAX_DURATION_S = 2_147_483_647
+
+
+def as_details(record: Record) -> dict[str, Any]:
+    """The answer of RunMicrovm and GetMicrovm; absent facts are absent members."""
+    optional: Mapping[str, Any] = {
+        "executionRoleArn": record.execution_role_arn,
+        "idlePolicy": record.idle
+        and {
+            "maxIdleDurationSeconds": record.idle.max_idle_s,
+            "suspendedDurationSeconds": record.idle.suspended_s,
+            "autoResumeEnabled": record.idle.auto_resume,
+        },
+        "terminatedAt": record.terminated_at,
+        "stateReason": record.state_reason,
+        "ingressNetworkConnectors": list(record.ingress_connectors),
+        "egressNetworkConnectors": list(record.egress_connectors),
+    }
+    return (
+        as_item(record)
+        | {
+            "endpoint": f"127.0.0.1:{record.endpoint_port}",
+            "maximumDurationInSeconds": record.max_duration_s or NO_MAX_DURATION_S,
+        }
+        | {name: value for name, value in optional.items() if value}
+    )

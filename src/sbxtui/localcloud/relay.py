@@ -1,0 +1,113 @@
+"""Moving bytes between a client and a sandbox: never a whole body in memory, back-pressure from the slower side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sbxtui.localcloud.bodies import Framing
+from sbxtui.localcloud.heads import MAX_HEAD_BYTES, BadMessage
+
+CHUNK_BYTES = 262_144
+WRITE_BUFFER_BYTES = 1_048_576
+
+
+class Cut(Exception):
+    """A side went away in the middle of a message."""
+
+
+class Source:
+    """A reader that can give back what it read too much. Every wait may be cancelled without losing a byte."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._rest = b""
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the other side closed and everything was read."""
+        return not self._rest and self._reader.at_eof()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes were read that nobody took."""
+        return bool(self._rest)
+
+    async def read(self, most: int = CHUNK_BYTES) -> bytes:
+        """Some bytes, or none at the end."""
+        if self._rest:
+            taken, self._rest = self._rest[:most], self._rest[most:]
+            return taken
+        return await self._reader.read(most)
+
+    def give_back(self, data: bytes) -> None:
+        """Have `data` read again before anything else."""
+        self._rest = data + self._rest
+
+    async def read_head(self) -> bytes | None:
+        """A message's head with its empty line, or None when the other side ended before it began.
+
+        Raises:
+            BadMessage: It is too long.
+            Cut: It ended in the middle.
+        """
+        searched = 0
+        while True:
+            if searched == 0:
+                # An empty line before a request is allowed for old clients, and none of ours.
+                self._rest = self._rest.removeprefix(b"\r\n")
+            end = self._rest.find(b"\r\n\r\n", max(0, searched - 3))
+            if end >= 0:
+                head, self._rest = self._rest[: end + 4], self._rest[end + 4 :]
+                return head
+            if len(self._rest) > MAX_HEAD_BYTES:
+                raise BadMessage(431, "the head is too long")
+            searched = len(self._rest)
+            data = await self._reader.read(MAX_HEAD_BYTES)
+            if not data:
+                if self._rest:
+                    raise Cut("the head ended in the middle")
+                return None
+            self._rest += data
+
+    async def wait_end(self) -> None:
+        """Return when the other side closes; bytes of a next message are kept, up to one head's worth."""
+        while len(self._rest) <= MAX_HEAD_BYTES:
+            data = await self._reader.read(MAX_HEAD_BYTES)
+            if not data:
+                return
+            self._rest += data
+        await asyncio.get_running_loop().create_future()
+
+
+async def relay_body(source: Source, sink: asyncio.StreamWriter, framing: Framing, touch: Callable[[], None]) -> None:
+    """Pass a whole body on; what follows it stays in `source`.
+
+    Raises:
+        Cut: The source ended before the body did.
+        BadMessage: The framing is broken.
+        OSError: The sink is gone.
+    """
+    while not framing.is_done:
+        data = await source.read(min(framing.wants, CHUNK_BYTES) or CHUNK_BYTES)
+        if not data:
+            raise Cut("the body ended in the middle")
+        taken = framing.feed(data)
+        if taken < len(data):
+            source.give_back(data[taken:])
+            data = data[:taken]
+        touch()
+        sink.write(data)
+        await sink.drain()
+
+
+async def relay_until_end(source: Source, sink: asyncio.StreamWriter, touch: Callable[[], None]) -> None:
+    """Pass everything on until the source ends.
+
+    Raises:
+        OSError: A side is gone.
+    """
+    while data := await source.read():
+        touch()
+        sink.write(data)
+        await sink.drain()

@@ -1,0 +1,365 @@
+"""One sandbox's life: PENDING → RUNNING ⇄ SUSPENDED → TERMINATED, driven by the API, its endpoint, time and its keeper.
+
+Invariants. Transitions hold `_lock`, one at a time. A state is on disk before its effect begins, so that a crash in
+between is finished by the next process. TERMINATING alone is set outside `_lock`: nothing leaves it but TERMINATED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+from sbxtui.core.errors import GuestUnreachable, SbxError
+from sbxtui.core.model import SandboxState
+from sbxtui.core.text import harmless_line
+from sbxtui.localcloud import catalog, faults
+from sbxtui.localcloud.hooks import HookOutcome, call_hook, wait_healthy
+from sbxtui.localcloud.keeper_client import KeeperClient, adopt_keeper, start_keeper
+from sbxtui.localcloud.records import Record
+from sbxtui.localcloud.spec import ExitInfo, KeeperState, read_exit
+from sbxtui.localcloud.streams import Traffic
+from sbxtui.localcloud.world import World
+
+log = logging.getLogger(__name__)
+
+HEALTHY_TIMEOUT_S = 60.0
+TERMINATE_GRACE_S = 2.0
+ADOPT_TIMEOUT_S = 5.0
+_ADOPT_RETRY_S = 0.1
+_KEEPER_GONE = "The sandbox ended while the local cloud was not watching; its keeper left no record."
+
+
+class NotReachable(Exception):
+    """The endpoint cannot take a request now; the proxy answers 502."""
+
+
+class Vm:
+    """One sandbox. `record` is what the disk holds; `traffic` is its endpoint's."""
+
+    def __init__(self, record: Record, world: World) -> None:
+        self.record = record
+        self.traffic = Traffic()
+        self.changed = asyncio.Event()
+        self._world = world
+        self._keeper: KeeperClient | None = None
+        self._lock = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
+        # Set when the keeper reports the end, or somebody asked for it: launches and hooks stop waiting.
+        self._ending = asyncio.Event()
+        self._keeper_settled = asyncio.Event()
+        self._exit: ExitInfo | None = None
+
+    @property
+    def state(self) -> SandboxState:
+        """As the disk has it."""
+        return self.record.state
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended for good."""
+        return self.record.state is SandboxState.TERMINATED
+
+    # Transitions
+
+    async def launch(self) -> None:
+        """PENDING → RUNNING, or TERMINATED with the reason."""
+        async with self._lock:
+            if self.state is not SandboxState.PENDING:
+                return
+            reason = await self._launch()
+            self._keeper_settled.set()
+            if reason:
+                await self._end_keeper()
+                await self._finish(reason)
+                return
+            self.traffic.touch()
+            await self._set(state=SandboxState.RUNNING)
+
+    async def suspend(self) -> None:
+        """RUNNING → SUSPENDED; suspended already: nothing happens. A failing hook ends the sandbox, as on the platform.
+
+        Raises:
+            Fault: 409 in any other state, 500 when the sandbox could not be frozen: it runs on.
+        """
+        async with self._lock:
+            if self.state is SandboxState.SUSPENDED:
+                return
+            self.check_is(SandboxState.RUNNING, SandboxState.SUSPENDING)
+            await self._set(state=SandboxState.SUSPENDING)
+            await self._suspend()
+
+    async def resume(self) -> None:
+        """SUSPENDED → RUNNING; running already: nothing happens.
+
+        Raises:
+            Fault: 409 in any other state, 500 when the resume hook failed: it is suspended again.
+        """
+        async with self._lock:
+            if self.state is SandboxState.RUNNING:
+                return
+            self.check_is(SandboxState.SUSPENDED)
+            await self._resume()
+
+    async def terminate(self, reason: str = "Success.") -> None:
+        """Any state → TERMINATED; done already: nothing happens."""
+        was_running = self.state is SandboxState.RUNNING
+        if self.is_over:
+            return
+        await self._set(state=SandboxState.TERMINATING, must=True)
+        self._ending.set()
+        async with self._lock:
+            if self.is_over:
+                return
+            if was_running and self._keeper is not None and self._exit is None:
+                await self._hook("terminate", catalog.TERMINATE_TIMEOUT_S)
+            await self._end_keeper()
+            await self._finish(reason)
+
+    def check_is(self, *states: SandboxState) -> None:
+        """Refuse a call in the wrong state.
+
+        Raises:
+            Fault: 409.
+        """
+        if self.state not in states:
+            wanted = " or ".join(states)
+            message = f"MicroVM {self.record.id} is in state {self.state}; it must be {wanted}"
+            raise faults.conflict(message, "MicroVM", self.record.id)
+
+    # The endpoint's side
+
+    async def connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Dial a port for a request, resuming first where the idle policy says so.
+
+        Raises:
+            NotReachable: Not running, and nothing makes it run.
+            ConnectionRefusedError: It runs, and nothing listens there.
+        """
+        while True:
+            keeper = await self._admitted()
+            self.traffic.touch()
+            try:
+                pair = await self.traffic.dialled(asyncio.ensure_future(keeper.dial(port)))
+            except GuestUnreachable as exc:
+                if self.state is SandboxState.RUNNING:
+                    raise NotReachable(exc.message) from exc
+                continue
+            if pair is not None:
+                return pair
+
+    async def _admitted(self) -> KeeperClient:
+        if self.state is SandboxState.SUSPENDING:
+            async with self._lock:
+                pass
+        if self.state is SandboxState.SUSPENDED and self.record.idle and self.record.idle.auto_resume:
+            try:
+                await self.resume()
+            except (faults.Fault, OSError) as exc:
+                raise NotReachable(str(exc)) from exc
+        if self.state is not SandboxState.RUNNING or self._keeper is None or self._exit is not None:
+            raise NotReachable(f"{self.record.id} is {self.state}")
+        return self._keeper
+
+    # Coming back after a restart of the local cloud
+
+    async def reconcile(self) -> None:
+        """Bring a record from disk and the keeper (or what it left) together; then finish what was begun."""
+        if self.is_over:
+            return
+        await self._adopt()
+        if self._keeper is not None:
+            self._keeper_settled.set()
+        if self._keeper is None:
+            if self.state is SandboxState.PENDING and read_exit(self._world.sandbox_dir(self.record.id)) is None:
+                await self.launch()
+            else:
+                await self._finish(self._reason_without_keeper())
+            return
+        match self.state:
+            case SandboxState.PENDING:
+                await self.launch()
+            case SandboxState.TERMINATING:
+                await self.terminate()
+            case _:
+                await self._reconcile_frozen(self._keeper)
+
+    async def _reconcile_frozen(self, keeper: KeeperClient) -> None:
+        status = await keeper.status()
+        async with self._lock:
+            match self.state, status.state:
+                case ((SandboxState.RUNNING | SandboxState.SUSPENDING), KeeperState.FROZEN):
+                    await self._set(state=SandboxState.SUSPENDED, suspended_at=_now())
+                case SandboxState.SUSPENDING, KeeperState.RUNNING:
+                    await self._suspend()
+                case SandboxState.SUSPENDED, KeeperState.RUNNING:
+                    await self._resume()
+                case _:
+                    return
+
+    async def _adopt(self) -> None:
+        # A keeper that was being started when the last process died may need a moment until it listens.
+        was_begun = self._world.spec_of(self.record).spec_file.exists()
+        deadline = asyncio.get_running_loop().time() + (ADOPT_TIMEOUT_S if was_begun else 0)
+        while self._keeper is None:
+            self._keeper = await adopt_keeper(self._world.keeper_socket(self.record.id))
+            is_over = read_exit(self._world.sandbox_dir(self.record.id)) is not None
+            if is_over or asyncio.get_running_loop().time() >= deadline:
+                return
+            if self._keeper is None:
+                await asyncio.sleep(_ADOPT_RETRY_S)
+
+    def _reason_without_keeper(self) -> str:
+        if self.state is SandboxState.TERMINATING:
+            return "Success."
+        info = read_exit(self._world.sandbox_dir(self.record.id))
+        return exit_reason(info) if info else _KEEPER_GONE
+
+    # The keeper's side
+
+    async def watch_exit(self) -> None:
+        """Wait for the sandbox's own end; returns when it is TERMINATED, by whatever cause."""
+        await self._keeper_settled.wait()
+        if self._keeper is None:
+            return
+        self._exit = await self._wait_exit(self._keeper)
+        self._ending.set()
+        self.traffic.cut_all()
+        async with self._lock:
+            if not self.state.is_gone:
+                await self._finish(exit_reason(self._exit))
+
+    async def _wait_exit(self, keeper: KeeperClient) -> ExitInfo:
+        while True:
+            try:
+                return await keeper.wait_exit()
+            except GuestUnreachable:
+                if await adopt_keeper(keeper.keeper_socket) is None:
+                    return read_exit(keeper.sandbox_dir) or ExitInfo(exit_code=137, signal=9, reason="keeper-died")
+
+    # Inside a transition
+
+    async def _launch(self) -> str:
+        """Do it; the reason it failed, or nothing."""
+        try:
+            if self._keeper is None:
+                self._keeper = await start_keeper(self._world.spec_of(self.record))
+                self._keeper_settled.set()
+            outcome = await self._unless_ending(self._greet(self._keeper))
+        except SbxError as exc:
+            return harmless_line(exc.message)
+        except TimeoutError:
+            return f"The guest did not answer its health check within {HEALTHY_TIMEOUT_S:g} s."
+        if outcome is None:
+            return exit_reason(self._exit) if self._exit else "Success."
+        return "" if outcome.is_ok else outcome.reason
+
+    async def _greet(self, keeper: KeeperClient) -> HookOutcome:
+        async with asyncio.timeout(HEALTHY_TIMEOUT_S):
+            await wait_healthy(keeper.dial, catalog.AGENT_PORT)
+        payload = {"microvmId": self.record.id, "runHookPayload": self.record.payload}
+        return await call_hook(keeper.dial, catalog.HOOK_PORT, "run", timeout_s=catalog.RUN_TIMEOUT_S, payload=payload)
+
+    async def _suspend(self) -> None:
+        keeper = self._require_keeper()
+        outcome = await self._unless_ending(self._hook("suspend", catalog.SUSPEND_TIMEOUT_S))
+        if outcome is None:
+            return
+        # No answer at all is not a failure of the hook: a guest too busy to answer keeps its work by being frozen.
+        if not outcome.is_ok and outcome.status:
+            await self._end_keeper()
+            await self._finish(outcome.reason)
+            return
+        self.traffic.cut_all()
+        try:
+            await keeper.freeze()
+        except SbxError as exc:
+            await self._set(state=SandboxState.RUNNING)
+            raise faults.internal(f"MicroVM {self.record.id} could not be suspended: {exc.message}") from exc
+        await self._set(state=SandboxState.SUSPENDED, suspended_at=_now(), state_reason="")
+
+    async def _resume(self) -> None:
+        keeper = self._require_keeper()
+        try:
+            await keeper.thaw()
+            outcome = await self._unless_ending(self._hook("resume", catalog.RESUME_TIMEOUT_S))
+            if outcome is not None and not outcome.is_ok:
+                await keeper.freeze()
+        except SbxError as exc:
+            raise faults.internal(f"MicroVM {self.record.id} could not be resumed: {exc.message}") from exc
+        if outcome is None:
+            return
+        if not outcome.is_ok:
+            await self._set(state_reason=outcome.reason)
+            raise faults.internal(outcome.reason)
+        self.traffic.touch()
+        await self._set(state=SandboxState.RUNNING, suspended_at=None, state_reason="")
+
+    async def _hook(self, name: str, timeout_s: float) -> HookOutcome:
+        return await call_hook(self._require_keeper().dial, catalog.HOOK_PORT, name, timeout_s=timeout_s)
+
+    async def _unless_ending(self, work: Coroutine[Any, Any, HookOutcome]) -> HookOutcome | None:
+        """The work's result, or None as soon as the sandbox ends or is asked to."""
+        task = asyncio.ensure_future(work)
+        ending = asyncio.ensure_future(self._ending.wait())
+        try:
+            await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
+            return None if self._ending.is_set() else task.result()
+        finally:
+            task.cancel()
+            ending.cancel()
+            await asyncio.gather(task, ending, return_exceptions=True)
+
+    def _require_keeper(self) -> KeeperClient:
+        if self._keeper is None:
+            raise faults.internal(f"MicroVM {self.record.id} has no keeper")
+        return self._keeper
+
+    async def _end_keeper(self) -> None:
+        self.traffic.cut_all()
+        if self._keeper is None:
+            return
+        try:
+            await self._keeper.terminate(TERMINATE_GRACE_S)
+        except SbxError as exc:
+            log.warning("%s: its keeper died while ending it: %s", self.record.id, exc.message)
+
+    async def _finish(self, reason: str) -> None:
+        self._ending.set()
+        self._keeper_settled.set()
+        self.traffic.cut_all()
+        await self._set(state=SandboxState.TERMINATED, terminated_at=_now(), state_reason=reason, must=True)
+        log.info("%s is TERMINATED: %s", self.record.id, reason)
+
+    async def _set(self, *, must: bool = False, **changes: Any) -> None:
+        """Write first, then believe. With `must`, a full disk is only logged: a restart finds out again."""
+        async with self._write_lock:
+            wanted: SandboxState = changes.get("state", self.state)
+            if self.state.is_gone and wanted is not SandboxState.TERMINATED:
+                return
+            record = self.record.with_changes(**changes)
+            try:
+                await self._world.records.save(record)
+            except OSError as exc:
+                if not must:
+                    raise
+                log.error("%s: cannot write that it is %s: %s", record.id, record.state, exc)
+            self.record = record
+        self.changed.set()
+
+
+def exit_reason(info: ExitInfo) -> str:
+    """How a sandbox ended by itself, as a `stateReason` in the platform's words where it has them."""
+    match info.reason:
+        case "keeper-died":
+            return _KEEPER_GONE
+        case "limit":
+            return f"Container Stopped with Exit Code: {info.exit_code} (the guest went over a limit of the sandbox)"
+        case _:
+            return f"Container Stopped with Exit Code: {info.exit_code}"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

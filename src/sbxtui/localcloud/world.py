@@ -1,0 +1,65 @@
+"""What every sandbox of one home shares: folders, records, clock and the way to its keepers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbxtui.localcloud.catalog import AGENT_PORT, HOOK_PORT, Catalog
+from sbxtui.localcloud.records import Record, RecordStore
+from sbxtui.localcloud.spec import SandboxSpec
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Settings of the running local cloud. `time_scale` divides every lifecycle window."""
+
+    records: RecordStore
+    catalog: Catalog
+    trees_dir: Path
+    sockets_dir: Path
+    time_scale: float
+    memory_quota_mib: int
+    runtime: str
+
+    def sandbox_dir(self, sandbox_id: str) -> Path:
+        """The sandbox's own folder."""
+        return self.trees_dir / sandbox_id
+
+    def keeper_socket(self, sandbox_id: str) -> Path:
+        """Where its keeper listens; short, because socket paths are."""
+        return self.sockets_dir / f"{short_key(sandbox_id)}.k"
+
+    def spec_of(self, record: Record) -> SandboxSpec:
+        """The order to its keeper; the same record always gives the same one."""
+        image = next(item for item in self.catalog.images() if item.name == record.image_name)
+        return SandboxSpec(
+            sandbox_id=record.id,
+            image_name=record.image_name,
+            memory_mib=image.memory_mib,
+            vcpus=image.vcpus,
+            disk_mib=image.disk_mib,
+            pids_max=image.pids_max,
+            tmpfs_mib=image.tmpfs_mib,
+            sandbox_dir=self.sandbox_dir(record.id),
+            control_dir=self.sockets_dir / short_key(record.id),
+            keeper_socket=self.keeper_socket(record.id),
+            runtime=record.runtime,
+            env=self._env_of(record),
+            agent_port=AGENT_PORT,
+            hook_port=HOOK_PORT,
+        )
+
+    def _env_of(self, record: Record) -> Mapping[str, str]:
+        return {
+            "AWS_LAMBDA_MICROVM_IMAGE_NAME": record.image_name,
+            "AWS_LAMBDA_MICROVM_IMAGE_ARN": record.image_arn,
+            "AWS_LAMBDA_MICROVM_IMAGE_VERSION": record.image_version,
+            "AWS_REGION": self.catalog.region,
+        }
+
+
+def short_key(sandbox_id: str) -> str:
+    """64 bits of a sandbox's id, for paths that must be short."""
+    return sandbox_id.removeprefix("microvm-").replace("-", "")[:16]
