@@ -97,7 +97,7 @@ def _start(home: Home, time_scale: float, isolation: str) -> subprocess.Popen[by
         private_dir(folder)
     command = [sys.executable, "-m", "sbxtui.localcloud", "--home", str(home.state_dir)]
     command += ["--trees", str(home.trees_dir), "--sockets", str(home.socket_dir), "--logs", str(home.log_dir)]
-    command += ["--cache", str(home.cache_dir), "--time-scale", str(time_scale)]
+    command += ["--time-scale", str(time_scale)]
     if isolation:
         command += ["--runtime", isolation]
     try:
