@@ -37,6 +37,7 @@ class GuestSettings:
     isolation: str = ""
     limits: Mapping[str, object] = field(default_factory=dict)
     has_hooks: bool = False
+    suspend_timeout_s: int = 10
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> GuestSettings:
@@ -57,6 +58,7 @@ class GuestSettings:
             isolation=env.get("SBX_ISOLATION", ""),
             limits=_limits(env),
             has_hooks=env.get("SBX_HOOKS", "") == "1",
+            suspend_timeout_s=_number(env, "SBX_SUSPEND_TIMEOUT_S") or 10,
         )
 
 

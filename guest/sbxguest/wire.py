@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 GENERATION = 2
-FEATURES = ("jobs", "jobs.stdin", "jobs.hold", "files", "v1")
+FEATURES = ("jobs", "jobs.stdin", "jobs.hold", "files", "files.tar", "metrics", "v1")
 
 BOOT_HEADER = "x-sbx-boot"
 FRAMES_TYPE = "application/vnd.sbx.frames"
