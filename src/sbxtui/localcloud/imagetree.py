@@ -34,7 +34,7 @@ _BOOT_SOURCE = Path(__file__).with_name("runtimes") / "boot_source.py"
 
 @dataclass(frozen=True, slots=True)
 class ImageTree:
-    """A finished tree; every file and folder in it is read-only and readable by all."""
+    """A finished tree; every file in it is read-only and readable by all."""
 
     path: Path
 
@@ -84,7 +84,7 @@ def hold(tree: Path) -> int:
 
 
 def prune_image_trees(parent: Path, *, young_s: float = _YOUNG_S) -> list[Path]:
-    """Remove trees nobody holds that were not asked for in the last `young_s` seconds; returns them."""
+    """Remove trees (and half-made ones) nobody holds or asked for in the last `young_s` seconds; returns them."""
     removed: list[Path] = []
     for tree in _trees(parent):
         with contextlib.suppress(OSError):
@@ -93,23 +93,16 @@ def prune_image_trees(parent: Path, *, young_s: float = _YOUNG_S) -> list[Path]:
             descriptor = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                remove_tree(tree)
+                shutil.rmtree(tree)
                 removed.append(tree)
             finally:
                 os.close(descriptor)
     return removed
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a tree of ours, whose folders are read-only."""
-    for folder, _, _ in os.walk(path):
-        Path(folder).chmod(0o755)
-    shutil.rmtree(path)
-
-
 def _trees(parent: Path) -> list[Path]:
     with contextlib.suppress(OSError):
-        return [entry for entry in parent.iterdir() if entry.name.startswith("tree-") and entry.is_dir()]
+        return [entry for entry in parent.iterdir() if entry.name.startswith(("tree-", ".building-"))]
     return []
 
 
@@ -153,21 +146,18 @@ def _build(parent: Path, sources: dict[str, Path]) -> ImageTree:
                 shutil.copyfile(file, target)
         digest = _content_hash(building)
         _compile(building)
-        for folder, _, names in os.walk(building, topdown=False):
+        # Files are read-only; folders stay removable by their owner. Inside a sandbox all of it is mounted read-only.
+        for folder, _, names in os.walk(building):
+            Path(folder).chmod(0o755)
             for name in names:
                 (Path(folder) / name).chmod(0o444)
-            Path(folder).chmod(0o555)
-        # A folder that is renamed needs to be writable itself, as its `..` may change.
-        building.chmod(0o755)
         final = parent / f"tree-{digest}"
         with contextlib.suppress(OSError):
             # Refused when another process was first: a full folder is never replaced.
             building.rename(final)
-        final.chmod(0o555)
         return ImageTree(final)
     finally:
-        if building.exists():
-            remove_tree(building)
+        shutil.rmtree(building, ignore_errors=True)
 
 
 def _content_hash(root: Path) -> str:

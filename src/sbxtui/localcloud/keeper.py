@@ -17,11 +17,13 @@ import selectors
 import signal
 import sys
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from sbxtui.core.errors import SbxError
+from sbxtui.core.text import iso
 from sbxtui.localcloud.cgroups import Cgroup, folder_of
 from sbxtui.localcloud.imagetree import hold
 from sbxtui.localcloud.keeper_control import Client, Control
@@ -42,6 +44,7 @@ _BRIDGE_TIMEOUT_S = 20.0
 _BRIDGE_POLL_S = 0.004
 _GONE_TIMEOUT_S = 10.0
 _TERMINATE_GRACE_S = 2.0
+_LOCK_TIMEOUT_S = 1.0
 
 Reason = Literal["", "terminated", "limit", "start-failed"]
 
@@ -74,6 +77,8 @@ class Keeper:
         self._watch_signals()
         become_subreaper()
         self._spec.exit_file.unlink(missing_ok=True)
+        # A sweep may have taken it for a dead keeper's before we had the lock.
+        write_private(self._spec.spec_file, self._spec.to_json())
         self._spec.keeper_socket.parent.mkdir(parents=True, exist_ok=True)
         self._control = Control(self._spec.keeper_socket, self._selector, self._serve)
         tree_lock = -1
@@ -112,7 +117,7 @@ class Keeper:
         started = self._started = self._runtime.start(request)
         watched = Watched(
             root=started.root_pid,
-            init=started.init_pid,
+            boot=started.boot_pid,
             limits=self._limits,
             cgroup=self._cgroup,
             tmpfs_dirs=started.tmpfs_dirs,
@@ -163,10 +168,9 @@ class Keeper:
             exit_code=code,
             signal=code - 128 if 128 < code < 128 + signal.NSIG else 0,
             reason=self._reason or "exited",
-            at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            at=iso(datetime.now(UTC)),
         )
-        exit_record = {name: getattr(self._exit, name) for name in ("exit_code", "signal", "reason", "at")}
-        write_private(self._spec.exit_file, json.dumps(exit_record))
+        write_private(self._spec.exit_file, json.dumps(asdict(self._exit)))
 
     def _finish(self) -> None:
         """Kill what is left, take everything away, then answer those who wait."""
@@ -184,7 +188,7 @@ class Keeper:
         remove_remains(self._spec)
         self._tell_ready({"error": self._problem})
         for client in self._control.waiting:
-            self._control.answer(client, self._exit_reply())
+            self._control.answer(client, asdict(self._exit))
         self._control.close()
         self._spec.lock_file.unlink(missing_ok=True)
 
@@ -232,7 +236,7 @@ class Keeper:
             pid=os.getpid(),
             exit=self._exit,
             memory_bytes=memory_bytes if memory_bytes is not None else watchdog.memory_used if watchdog else 0,
-            disk_bytes=watchdog.disk_used if watchdog else 0,
+            disk_bytes=watchdog.disk_bytes() if watchdog else 0,
             pids=watchdog.pids_used if watchdog else 0,
             kills=tuple(watchdog.kills) if watchdog else (),
             kill_count=watchdog.kill_count if watchdog else 0,
@@ -278,13 +282,9 @@ class Keeper:
         self._reason = self._reason or "terminated"
         self._thaw()
         if self._started is not None and grace_s > 0:
-            send_signal([self._started.init_pid], signal.SIGTERM)
+            send_signal([self._started.boot_pid], signal.SIGTERM)
         deadline = time.monotonic() + max(0.0, grace_s)
         self._kill_at = min(self._kill_at or deadline, deadline)
-
-    def _exit_reply(self) -> dict[str, Any]:
-        assert self._exit is not None
-        return {name: getattr(self._exit, name) for name in ("exit_code", "signal", "reason", "at")}
 
     def _tell_ready(self, message: dict[str, Any]) -> None:
         if self._ready_fd < 0:
@@ -312,6 +312,14 @@ class Keeper:
         self._selector.register(wakeup_read, selectors.EVENT_READ, drain)
 
 
+def _lock_patiently(spec: SandboxSpec) -> int | None:
+    """The keeper's lock; a sweep holds it for a moment, another keeper for good."""
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    while (lock := lock_keeper(spec.lock_file)) is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return lock
+
+
 def main(argv: list[str]) -> int:
     """Detach and keep. The starting process returns at once; what follows is told by READY_FD, log and `exit.json`."""
     if len(argv) not in (2, 3):
@@ -329,7 +337,7 @@ def main(argv: list[str]) -> int:
     ready_fd = int(argv[2]) if len(argv) == 3 else -1
     if ready_fd >= 0:
         os.set_inheritable(ready_fd, False)
-    lock = lock_keeper(spec.lock_file)
+    lock = _lock_patiently(spec)
     if lock is None:
         if ready_fd >= 0:
             os.write(

@@ -82,15 +82,19 @@ def descendants(root: int) -> dict[int, Process]:
     return found
 
 
-def guest_pids(processes: dict[int, Process], init: int) -> set[int]:
-    """Those of `processes` that are the guest: what stands above init, init, and its helpers by their marks."""
+def guest_pids(processes: dict[int, Process], boot: int) -> set[int]:
+    """Those of `processes` that are the guest: `boot` and what stands above it, its children (init, bridge), and
+    theirs.
+
+    Jobs are children of those last ones (one parent each), so three levels are all of the guest.
+    """
     above = set()
-    pid = init
+    pid = boot
     while pid in processes:
         above.add(pid)
         pid = processes[pid].parent
-    first = {p.pid for p in processes.values() if p.parent == init and _is_marked(p.pid)}
-    second = {p.pid for p in processes.values() if p.parent in first and (_is_marked(p.pid) or p.command == "sleep")}
+    first = {p.pid for p in processes.values() if p.parent == boot and _is_marked(p.pid)}
+    second = {p.pid for p in processes.values() if p.parent in first and _is_marked(p.pid)}
     return above | first | second
 
 

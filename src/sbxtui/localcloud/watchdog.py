@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sbxtui.core.text import harmless_line
+from sbxtui.core.text import harmless_line, iso
 from sbxtui.localcloud.cgroups import Cgroup
 from sbxtui.localcloud.keeper_processes import (
     Process,
@@ -44,13 +44,13 @@ _SCAN_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The sandbox as the watchdog needs it. `root` is the keeper's child, `init` the guest's first process.
+    """The sandbox as the watchdog needs it. `root` is the keeper's child, `boot` the guest's first process.
 
     `tmpfs_dirs` are the sandbox's tmpfs mounts as the host reaches them, `disk_dirs` what counts as its disk.
     """
 
     root: int
-    init: int
+    boot: int
     limits: Limits
     cgroup: Cgroup
     tmpfs_dirs: tuple[str, ...]
@@ -83,15 +83,16 @@ class Watchdog:
     _written: dict[int, int] = field(default_factory=dict)
     _biggest: Process | None = None
 
-    @property
-    def disk_used(self) -> int:
-        """Bytes of `disk_dirs` at the last scan."""
+    def disk_bytes(self) -> int:
+        """Bytes of `disk_dirs`: counted now if that is cheap, else at the last scan."""
+        if time.monotonic() - self._disk.scanned_at >= self._disk.scan_s / _SCAN_SHARE:
+            self._scan(self._processes())
         return self._disk.used
 
     def tick(self) -> None:
         """Look once and act."""
         processes = self._processes()
-        guest = guest_pids(processes, self.watched.init)
+        guest = guest_pids(processes, self.watched.boot)
         jobs = {pid: p for pid, p in processes.items() if pid not in guest}
         self._mark_jobs(jobs)
         self._watch_memory(processes, jobs)
@@ -127,7 +128,7 @@ class Watchdog:
             return
         victim = max(jobs.values(), key=lambda p: shares[p.pid], default=None)
         if victim is None:
-            self._record("memory", processes.get(self.watched.init), self.memory_used, limit)
+            self._record("memory", processes.get(self.watched.boot), self.memory_used, limit)
             self.kill_sandbox()
             return
         send_signal([victim.pid], signal.SIGKILL)
@@ -179,7 +180,7 @@ class Watchdog:
 
         def victims() -> dict[int, Process]:
             processes = self._processes()
-            guest = guest_pids(processes, self.watched.init)
+            guest = guest_pids(processes, self.watched.boot)
             return {pid: p for pid, p in processes.items() if pid not in guest and is_victim(p)}
 
         stop_all(victims)
@@ -232,7 +233,7 @@ class Watchdog:
         self.kill_count += 1
         self.kills.append(
             Kill(
-                at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                at=iso(datetime.now(UTC)),
                 limit=limit,
                 pid=process.pid if process else 0,
                 command=harmless_line(process.command, limit=32) if process else "",

@@ -41,13 +41,14 @@ class StartRequest:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A started sandbox. `root_pid` is the keeper's child and is reaped by it; `init_pid` is the guest's first process.
+    """A started sandbox. `root_pid` is the keeper's child and is reaped by it; `boot_pid` is the guest's first
+    process, which ends cleanly on SIGTERM.
 
     `kill_pids` end the whole sandbox when they get SIGKILL, in this order.
     """
 
     root_pid: int
-    init_pid: int
+    boot_pid: int
     kill_pids: Sequence[int]
     tmpfs_dirs: tuple[str, ...] = ()
 

@@ -187,7 +187,7 @@ def _wait_for_init(pid: int, info_read: int) -> Started:
             if (children := child_pids(above)) != []:
                 return Started(
                     root_pid=pid,
-                    init_pid=children[0],
+                    boot_pid=children[0],
                     kill_pids=(above, pid),
                     tmpfs_dirs=(f"/proc/{children[0]}/root/tmp", f"/proc/{children[0]}/root/dev/shm"),
                 )

@@ -54,7 +54,7 @@ class PlainProcess:
             _guard(alive_read, order)
         os.close(alive_read)
         # `_alive_write` stays open on purpose: the guard sees its end when this process dies.
-        return Started(root_pid=pid, init_pid=_first_child(pid), kill_pids=())
+        return Started(root_pid=pid, boot_pid=_first_child(pid), kill_pids=())
 
 
 def _prepare(request: StartRequest) -> None:

@@ -1,0 +1,66 @@
+"""Cleaning up after keepers that were killed: their sandboxes died with them, what those had on the host did not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sbxtui.core.text import iso
+from sbxtui.localcloud import cgroups
+from sbxtui.localcloud.imagetree import prune_image_trees
+from sbxtui.localcloud.keeper_place import lock_keeper, remove_remains
+from sbxtui.localcloud.spec import SandboxSpec, write_private
+from sbxtui.settings import Home
+
+_KILLED_CODE = 137
+
+
+def sweep(home: Home) -> list[str]:
+    """Remove control groups, sockets and files of sandboxes whose keeper is gone; returns their ids. Blocking.
+
+    A sandbox whose keeper wrote no end gets an `exit.json` with the reason `keeper-died`. Living keepers are left
+    alone, also those of other versions of sbx.
+    """
+    swept = [spec.sandbox_id for spec in _specs(home.trees_dir) if _sweep_one(spec)]
+    folder = cgroups.folder_of(home.socket_dir)
+    for name in cgroups.names_in(folder):
+        # A sandbox that starts has its folder before its group.
+        if not (home.trees_dir / name).exists():
+            _end_group(folder, name)
+            swept.append(name)
+    prune_image_trees(home.trees_dir / ".images")
+    return swept
+
+
+def _specs(trees_dir: Path) -> list[SandboxSpec]:
+    found: list[SandboxSpec] = []
+    for file in sorted(trees_dir.glob("*/spec.json")):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(SandboxSpec.from_json(file.read_text()))
+    return found
+
+
+def _sweep_one(spec: SandboxSpec) -> bool:
+    lock = lock_keeper(spec.lock_file)
+    if lock is None:
+        return False
+    try:
+        _end_group(cgroups.folder_of(spec.keeper_socket.parent), spec.sandbox_id)
+        if not spec.exit_file.exists():
+            record = {"exit_code": _KILLED_CODE, "signal": 9, "reason": "keeper-died", "at": iso(datetime.now(UTC))}
+            write_private(spec.exit_file, json.dumps(record))
+        remove_remains(spec)
+    finally:
+        spec.lock_file.unlink(missing_ok=True)
+        os.close(lock)
+    return True
+
+
+def _end_group(folder: str, name: str) -> None:
+    group = cgroups.Cgroup.find(folder, name)
+    if group.dirs:
+        group.kill()
+        group.remove()
