@@ -86,9 +86,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What a person exported for AWS must never reach a sandbox or steer botocore here.
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
-    os.umask(0o077)
     try:
-        for directory in (options.local_dir, options.trees, options.sockets, options.logs):
+        # A sandbox's own uid must get through the folders above its tree, so they are made before the umask closes.
+        options.trees.mkdir(mode=0o711, parents=True, exist_ok=True)
+        os.umask(0o077)
+        for directory in (options.local_dir, options.sockets, options.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _log_to(options.logs / "localcloud.log")
         with _single_instance(options) as is_first:

@@ -48,7 +48,7 @@ class Guests:
     async def files(self, registration: Registration) -> AsyncIterator[GuestFiles]:
         """The sandbox's files, for as long as the block lasts; raises as `connect`."""
         async with self.connect(registration) as guest:
-            yield GuestFiles(guest.http)
+            yield guest.files
 
     async def explain(self, registration: Registration, failure: SbxError) -> SbxError:
         """Why a guest did not answer, as its control plane knows it; `failure` itself when that cannot say more."""
