@@ -52,7 +52,11 @@ const started = await client.send(new RunMicrovmCommand({ imageIdentifier: image
 const id = started.microvmId;
 const report = { image: image.imageArn, id };
 try {
-  await waitFor("RUNNING", async () => (await stateOf(id)) === "RUNNING");
+  await waitFor("RUNNING", async () => {
+    const { state, stateReason } = await client.send(new GetMicrovmCommand({ microvmIdentifier: id }));
+    if (state === "TERMINATED") throw new Error(`the sandbox ended before it ran: ${stateReason}`);
+    return state === "RUNNING";
+  });
   report.listed = (await all(paginateListMicrovms)).some((one) => one.microvmId === id);
   const { authToken } = await client.send(
     new CreateMicrovmAuthTokenCommand({
