@@ -79,7 +79,7 @@ def _named_values(document: Any, depth: int) -> Iterator[tuple[str, Any]]:
         return
     containers = [document[key] for key in _CONTAINER_KEYS if isinstance(document.get(key), dict | list)]
     # `{"sandboxes": {…}}` is a container, `{"state": {"id": "microvm-…"}}` a sandbox called "state".
-    containers = [one for one in containers if not (isinstance(one, Mapping) and _id_of(one))]
+    containers = [one for one in containers if not (isinstance(one, Mapping) and _stated_id(one))]
     if containers:
         for container in containers:
             yield from _named_values(container, depth + 1)
@@ -92,12 +92,17 @@ def _id_of(value: Any) -> str:
         return value if _ID.fullmatch(value) else ""
     if not isinstance(value, Mapping):
         return ""
-    lowered = {str(key).lower(): one for key, one in value.items()}
+    return _stated_id(value) or next((one for one in value.values() if isinstance(one, str) and _ID.fullmatch(one)), "")
+
+
+def _stated_id(facts: Mapping[str, Any]) -> str:
+    """The id under a key that says so."""
+    lowered = {str(key).lower(): one for key, one in facts.items()}
     for key in _ID_KEYS:
         one = lowered.get(key)
         if isinstance(one, str) and _PLAIN_ID.fullmatch(one):
             return one
-    return next((one for one in value.values() if isinstance(one, str) and _ID.fullmatch(one)), "")
+    return ""
 
 
 def _sandbox(name: str, sandbox_id: str, facts: Mapping[str, Any]) -> SeedSandbox:
