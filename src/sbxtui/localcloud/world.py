@@ -57,6 +57,8 @@ class World:
             "AWS_LAMBDA_MICROVM_IMAGE_ARN": record.image_arn,
             "AWS_LAMBDA_MICROVM_IMAGE_VERSION": record.image_version,
             "AWS_REGION": self.catalog.region,
+            # Every image of the catalog has its hooks: the guest listens for them, and serves only after /run.
+            "SBX_HOOKS": "1",
         }
 
 
