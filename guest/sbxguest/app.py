@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from sbxguest.state import Guest
+from sbxguest.wire import ERROR_HEADER
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ def json_response(value: object, *, status: int = 200, headers: tuple[tuple[str,
 def error_response(error: WireError) -> Response:
     """The one shape errors have on the wire."""
     body = {"code": error.code, "message": error.message, "hint": error.hint, "details": error.details}
-    return json_response({"error": body}, status=error.status)
+    return json_response({"error": body}, status=error.status, headers=((ERROR_HEADER, error.code),))
 
 
 @dataclass(slots=True)

@@ -137,13 +137,12 @@ class _Init:
     def _start_server(self) -> None:
         ours, theirs = make_pair()
         fds = [theirs.fileno(), *(sock.fileno() for sock in self._sockets)]
-        env = {**self._env, "SBX_INIT_FD": str(fds[0]), "SBX_LISTEN_FDS": ",".join(map(str, fds[1:]))}
         # The package may have been put on the path by hand, and -I drops it; the server gets the path init has.
-        code = f"import sys; sys.path[:] = {sys.path!r}; from sbxguest.server import main; main()"
+        code = f"import sys; sys.path[:] = {sys.path!r}; from sbxguest.server import main; main({fds[0]}, {fds[1:]})"
         flags = ["-I", "-S"] if sys.flags.no_site else ["-I"]
         try:
             process = subprocess.Popen(
-                [sys.executable, *flags, "-c", code], env=env, pass_fds=fds, stdin=subprocess.DEVNULL
+                [sys.executable, *flags, "-c", code], env=self._env, pass_fds=fds, stdin=subprocess.DEVNULL
             )
         except OSError as exc:
             _say(f"cannot start the server: {exc}")
@@ -157,6 +156,8 @@ class _Init:
         self._server_started_s = time.monotonic()
         self._server = Link(ours)
         self._poll.register(ours, select.POLLIN)
+        settings = {name: text for name, text in self._env.items() if name.startswith(("AGENTD_", "SBX_"))}
+        self._server.post({"op": "settings", "env": settings})
         self._store.replay(self._server)
 
     def _plan_restart(self) -> None:

@@ -8,12 +8,23 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from sbxguest import descriptors
 from sbxguest.link import Link
 
 _SYNC_TIMEOUT_MS = 10_000
+
+
+@dataclass(slots=True)
+class Kept:
+    """What init had: the guest's settings, named descriptors, each job's, and what happened to jobs, in order."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    named: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, dict[str, int]] = field(default_factory=dict)
+    told: list[dict[str, Any]] = field(default_factory=list)
 
 
 class InitClient:
@@ -24,31 +35,28 @@ class InitClient:
         self.on_message: Callable[[str, dict[str, Any]], None] = _ignore
         self.on_lost: Callable[[], None] = _nothing
 
-    def sync(self) -> tuple[dict[str, int], dict[str, dict[str, int]], list[dict[str, Any]]]:
+    def sync(self) -> Kept:
         """Before the loop runs: take what init kept.
-
-        Returns:
-            Named descriptors, the descriptors of each job, and what happened to jobs, in order.
 
         Raises:
             TimeoutError: Init said nothing.
         """
-        named: dict[str, int] = {}
-        jobs: dict[str, dict[str, int]] = {}
-        told: list[dict[str, Any]] = []
+        kept = Kept()
         poll = select.poll()
         poll.register(self._link.sock, select.POLLIN)
         while poll.poll(_SYNC_TIMEOUT_MS) and not self._link.is_closed:
             for message, fds in self._link.receive():
                 match message["op"]:
+                    case "settings":
+                        kept.env = message["env"]
                     case "put":
-                        named[message["name"]] = fds[0]
+                        kept.named[message["name"]] = fds[0]
                     case "job":
-                        jobs[message["job"]] = dict(zip(message["fds"], fds, strict=True))
+                        kept.jobs[message["job"]] = dict(zip(message["fds"], fds, strict=True))
                     case "synced":
-                        return named, jobs, told
+                        return kept
                     case _:
-                        told.append(message)
+                        kept.told.append(message)
         raise TimeoutError("init did not answer")
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:

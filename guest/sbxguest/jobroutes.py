@@ -18,6 +18,7 @@ from sbxguest.jobstate import Flag
 
 _READ_BYTES = 256 * wire.KIB
 _STDIN_PIECE_BYTES = 64 * wire.KIB
+_STDIN_STALL_S = 10.0
 _TARGETS = ("leader", "group", "tree")
 
 
@@ -68,7 +69,10 @@ async def follow(request: Request) -> Response:
 
 
 async def write_stdin(request: Request) -> Response:
-    """`POST /v2/jobs/{id}/stdin?offset=N[&eof=1]`: what was accepted before `offset + len` is not written twice."""
+    """`POST /v2/jobs/{id}/stdin?offset=N[&eof=1]`: what was accepted before `offset + len` is not written twice.
+
+    A job that does not read is waited for only so long that no proxy cuts the request: `accepted` says how far it got.
+    """
     job = _job(request)
     _check_has_stdin(job)
     offset = request.whole("offset", 0)
@@ -78,8 +82,9 @@ async def write_stdin(request: Request) -> Response:
         async for piece in request.stream():
             fresh = piece[max(0, job.state.stdin_accepted - offset) :]
             offset += len(piece)
-            await _feed(job, fresh)
-        if request.flag("eof"):
+            if not await _feed(job, fresh):
+                break
+        if request.flag("eof") and job.state.stdin_accepted >= offset:
             _end_stdin(job)
     return json_response({"accepted": job.state.stdin_accepted})
 
@@ -169,6 +174,9 @@ async def _stream(
     """A reader's frames. Without EXIT at the end there is more: `limit_bytes` were sent, or no follow was asked for."""
     if is_first:
         yield wire.encode(wire.json_frame(wire.FrameType.JOB, cursor, job.describe()))
+    elif wants_follow:
+        # Something at once, so that a reader knows it has reached the guest although the job is silent.
+        yield wire.encode(wire.Frame(wire.FrameType.HEARTBEAT, cursor))
     if holds:
         job.acknowledge(cursor)
     end_limit = float("inf") if limit_bytes is None else cursor + limit_bytes
@@ -205,7 +213,10 @@ def _check_has_stdin(job: Job) -> None:
         raise _stdin_conflict(job, "no_stdin", f"job `{job.id}` was started without stdin")
 
 
-async def _feed(job: Job, data: bytes) -> None:
+async def _feed(job: Job, data: bytes) -> bool:
+    """Write all of it; False if the job did not read for a while."""
+    loop = asyncio.get_running_loop()
+    give_up_s = loop.time() + _STDIN_STALL_S
     view = memoryview(data)
     while view:
         if job.stdin_fd < 0:
@@ -213,7 +224,9 @@ async def _feed(job: Job, data: bytes) -> None:
         try:
             written = os.write(job.stdin_fd, view[:_STDIN_PIECE_BYTES])
         except BlockingIOError:
-            await _until_writable(job)
+            if loop.time() >= give_up_s:
+                return False
+            await _until_writable(job, give_up_s)
             continue
         except BrokenPipeError as exc:
             job.close_stdin()
@@ -221,16 +234,20 @@ async def _feed(job: Job, data: bytes) -> None:
         job.state.stdin_accepted += written
         job.state.save()
         view = view[written:]
+        give_up_s = loop.time() + _STDIN_STALL_S
+    return True
 
 
-async def _until_writable(job: Job) -> None:
-    """Until the job reads, or it ends. A job that does not read blocks only the one who writes to it."""
+async def _until_writable(job: Job, give_up_s: float) -> None:
+    """Until the job may have read, or it ended. A job that does not read blocks only the one who writes to it."""
     loop = asyncio.get_running_loop()
     fd = job.stdin_fd
     loop.add_writer(fd, job.wake)
     try:
         # Any wake-up is good enough: the caller's write says whether there is room.
-        await job.changed()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(give_up_s):
+                await job.changed()
     finally:
         loop.remove_writer(fd)
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import uvicorn
 
-from sbxguest import descriptors, hello, jobroutes, kernel
+from sbxguest import descriptors, filepool, hello, jobroutes, kernel
 from sbxguest.app import App, Route
-from sbxguest.initclient import InitClient
+from sbxguest.initclient import InitClient, Kept
 from sbxguest.jobs import JobTable
 from sbxguest.runclock import RunClock
 from sbxguest.state import Guest, GuestSettings, GuestState
@@ -27,31 +27,31 @@ _OOM_SCORE = -500
 _KEEP_ALIVE_S = 75
 
 
-def main() -> None:
-    """Serve until SIGTERM, or until init is gone."""
+def main(init_fd: int, listen_fds: list[int]) -> None:
+    """Serve on the sockets given until SIGTERM, or until init, at the other end of `init_fd`, is gone."""
     logging.basicConfig(level=logging.INFO, format="sbxguest: %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     kernel.close_memory()
     kernel.set_oom_score(_OOM_SCORE)
+    init = InitClient(init_fd)
+    kept = init.sync()
     try:
-        settings = GuestSettings.from_env(os.environ)
+        settings = GuestSettings.from_env(kept.env)
     except ValueError as exc:
         sys.exit(f"sbxguest: {exc}")
-    init = InitClient(int(os.environ["SBX_INIT_FD"]))
-    sockets = [socket.socket(fileno=int(fd)) for fd in os.environ["SBX_LISTEN_FDS"].split(",")]
-    asyncio.run(_serve(settings, init, sockets))
+    asyncio.run(_serve(settings, init, kept, [socket.socket(fileno=fd) for fd in listen_fds]))
 
 
-async def _serve(settings: GuestSettings, init: InitClient, sockets: list[socket.socket]) -> None:
-    named, kept, told = init.sync()
-    saved = descriptors.read_whole(named["state"]) if "state" in named else b""
-    descriptors.close_all(named.values())
+async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets: list[socket.socket]) -> None:
+    saved = descriptors.read_whole(kept.named["state"]) if "state" in kept.named else b""
+    descriptors.close_all(kept.named.values())
     state = GuestState(settings, keep=lambda data: init.put("state", data), saved=saved)
     jobs = JobTable(init, state, RunClock())
     loop = asyncio.get_running_loop()
     init.attach(loop)
-    jobs.adopt(kept, told)
+    jobs.adopt(kept.jobs, kept.told)
     _make_workdir(state)
     guest = Guest(state, jobs)
+    filepool.journal_of(guest)  # removes what a killed server left of its uploads
     servers = [_server(App(guest, _app_routes()))]
     if len(sockets) > 1:
         servers.append(_server(App(guest, _hook_routes())))

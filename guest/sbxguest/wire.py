@@ -17,6 +17,8 @@ GENERATION = 2
 FEATURES = ("jobs", "jobs.stdin", "jobs.hold", "files", "files.tar", "metrics", "v1")
 
 BOOT_HEADER = "x-sbx-boot"
+# On every error the guest itself answers with, so that it is told from one of the proxy before it.
+ERROR_HEADER = "x-sbx-error"
 FRAMES_TYPE = "application/vnd.sbx.frames"
 
 KIB = 1024

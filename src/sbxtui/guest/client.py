@@ -1,0 +1,262 @@
+"""What the host can ask of a guest. Importing this is cheap; httpx comes with the first client."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sbxguest import wire
+from sbxtui.core.errors import GuestUnreachable, NotFound, SbxError, Throttled, TimedOut, Unsupported
+from sbxtui.core.model import ExecResult
+from sbxtui.core.text import harmless_line
+
+if TYPE_CHECKING:
+    from sbxtui.guest.files import GuestFiles
+    from sbxtui.guest.transport import Transport
+
+_HELLO_TIMEOUT_S = 10.0
+_MIN_GENERATION = 2
+_POLL_FIRST_S = 0.02
+_POLL_MAX_S = 0.5
+
+
+class TokenSource(Protocol):
+    """Where endpoint tokens of one sandbox come from."""
+
+    async def token(self, *, refresh: bool = False) -> str:
+        """A token's value; with `refresh` a new one, because the last was refused."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What a guest says of itself. All text is harmless. `sandbox_id` to `purpose` are empty without a /run hook."""
+
+    generation: int
+    features: tuple[str, ...]
+    guest_version: str
+    boot_id: str
+    sandbox_id: str = ""
+    name: str = ""
+    owner: str = ""
+    purpose: str = ""
+    workdir: str = "/work"
+    isolation: str = ""
+    limits: Mapping[str, object] = field(default_factory=dict)
+    now: datetime | None = None
+
+
+class GuestClient:
+    """A connection to one guest; `async with` closes it.
+
+    Args:
+        endpoint: `host[:port]` of the sandbox, dialled over TLS; or `http://host:port` or `unix:/path` without a proxy.
+        tokens: Where endpoint tokens come from; None for a guest without a proxy before it.
+        port: The guest's port, named to the proxy.
+        verify: How TLS to the endpoint is checked; False not at all.
+    """
+
+    def __init__(
+        self, endpoint: str, tokens: TokenSource | None, *, port: int = 8080, verify: ssl.SSLContext | bool = True
+    ) -> None:
+        self.endpoint = endpoint
+        self._tokens = tokens
+        self._port = port
+        self._verify = verify
+        self._opened: Transport | None = None
+        self._hello: Hello | None = None
+
+    async def __aenter__(self) -> GuestClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._opened is not None:
+            await self._opened.close()
+            self._opened = None
+
+    @property
+    def transport(self) -> Transport:
+        """The way to the guest, for other operations on it; closed with this client."""
+        if self._opened is None:
+            from sbxtui.guest.transport import Transport
+
+            self._opened = Transport(self.endpoint, self._tokens, port=self._port, verify=self._verify)
+        return self._opened
+
+    @property
+    def files(self) -> GuestFiles:
+        """File operations, over the same connections."""
+        from sbxtui.guest.files import GuestFiles
+
+        return GuestFiles(self.transport.http)
+
+    async def hello(self, *, timeout_s: float = _HELLO_TIMEOUT_S) -> Hello:
+        """Ask the guest who it is.
+
+        Raises:
+            GuestUnreachable: It does not answer, or is not ready yet. Unsupported: The image has no guest of this kind.
+            AccessDenied: The endpoint refused our token twice.
+        """
+        try:
+            answer = await self.transport.call("GET", "/v2/hello", doing="asking the guest", timeout_s=timeout_s)
+        except NotFound as exc:
+            raise _too_old("the guest protocol of this sbx") from exc
+        except Unsupported as exc:
+            raise _too_old("the guest protocol of this sbx") from exc
+        self._hello = _decoded(answer)
+        return self._hello
+
+    async def wait_until_ready(self, *, timeout_s: float) -> Hello:
+        """Wait until the guest answers; what proxies say while a sandbox starts or resumes is not an error here.
+
+        Raises:
+            TimedOut: No answer within `timeout_s` seconds; the sandbox is left as it is.
+            SbxError: An answer that waiting cannot change.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        pause_s = _POLL_FIRST_S
+        while True:
+            left_s = deadline_s - loop.time()
+            try:
+                return await self.hello(timeout_s=max(0.05, min(left_s, _HELLO_TIMEOUT_S)))
+            except (GuestUnreachable, Throttled) as exc:
+                if loop.time() + pause_s >= deadline_s:
+                    raise TimedOut(
+                        f"the guest at {self.endpoint} did not answer within {timeout_s:g} s: {exc.message}",
+                        hint="the sandbox was left as it is; its log may say more",
+                    ) from exc
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, _POLL_MAX_S)
+
+    async def launch(self, *, env: Mapping[str, str], workdir: str) -> None:
+        """Set what every later job starts with: environment and default working directory (empty keeps the image's)."""
+        body = {"env": dict(env), "workdir": workdir}
+        await self.transport.call("PUT", "/v2/launch", doing="handing over the launch environment", json=body)
+
+    async def exec(
+        self,
+        command: Sequence[str] | str,
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | AsyncIterator[bytes] | None = None,
+        timeout_s: float | None = None,
+        user: str = "",
+        actor: str = "",
+        job_id: str = "",
+        ends_with_caller: bool = False,
+        on_output: Callable[[str, bytes], Awaitable[None]] | None = None,
+    ) -> ExecResult:
+        """Run a command to its end. However long it is silent, nothing cuts it; a lost connection is taken up again.
+
+        Args:
+            command: An argument vector, or one line for the sandbox's login shell.
+            cwd: Relative to the workdir; empty is the workdir.
+            env: Over the launch environment.
+            stdin: Bytes for its standard input; None gives it an empty one.
+            timeout_s: Running seconds, then it is killed with everything it started; None is no limit.
+            user: Name or number; empty is the image's job user.
+            actor: Who asks, for listings.
+            job_id: An id for it, so that others can find and signal it; empty makes one up.
+            ends_with_caller: End it when this call is cancelled, or its host is gone for 30 s. Else it goes on.
+            on_output: Called with ("out" or "err", bytes) as output arrives; then the result carries none.
+
+        Returns:
+            The result; 127 and 126 for what cannot be found or run, 124 timed out, 128+n ended by signal n.
+
+        Raises:
+            GuestUnreachable: No way to the guest for 30 s; `details["job"]` names the job that goes on.
+            Conflict: The sandbox was started anew in between. UsageError: The request cannot be.
+        """
+        from sbxtui.guest.exec import ExecRequest, run_command
+
+        request = ExecRequest(
+            command, cwd, dict(env or {}), timeout_s, user, actor, job_id, ends_with_caller=ends_with_caller
+        )
+        boot_id = await self._boot_id()
+        return await run_command(self.transport, boot_id, request, stdin=stdin, on_output=on_output)
+
+    async def list_jobs(self) -> list[dict[str, Any]]:
+        """Every job the guest knows, oldest first, as the wire describes them."""
+        answer = await self._job_call("GET", "", doing="listing jobs")
+        jobs = answer.get("jobs")
+        return [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
+
+    async def get_job(self, job_id: str) -> dict[str, Any]:
+        """One job. Raises NotFound."""
+        return await self._job_call("GET", f"/{job_id}", doing=f"looking up job `{job_id}`")
+
+    async def signal_job(self, job_id: str, signal: str = "TERM", *, to: str = "group") -> None:
+        """Signal a job's `leader`, `group` or whole `tree`. Raises NotFound."""
+        body = {"sig": signal, "to": to}
+        await self._job_call("POST", f"/{job_id}/signal", doing=f"signalling job `{job_id}`", json=body)
+
+    async def delete_job(self, job_id: str) -> None:
+        """End a job with everything it started, and forget it. Raises NotFound."""
+        await self._job_call("DELETE", f"/{job_id}", doing=f"ending job `{job_id}`")
+
+    async def follow_job(self, job_id: str, *, cursor: int = 0) -> AsyncGenerator[wire.Frame, None]:
+        """A job's output from `cursor` on: DATA and GAP frames, EXIT last. Close it to stop; the job never notices."""
+        from sbxtui.guest.streams import LogReader
+
+        reader = LogReader(self.transport, job_id, await self._boot_id(), cursor=cursor)
+        async for frame in reader.frames():
+            yield frame
+
+    async def _job_call(self, method: str, path: str, *, doing: str, json: object = None) -> dict[str, Any]:
+        headers = {wire.BOOT_HEADER: await self._boot_id()}
+        return await self.transport.call(method, f"/v2/jobs{path}", doing=doing, headers=headers, json=json)
+
+    async def _boot_id(self) -> str:
+        """The boot this client talks to; known since its first hello."""
+        return (self._hello or await self.hello()).boot_id
+
+
+def _too_old(what: str) -> SbxError:
+    return Unsupported(f"this image's guest lacks {what}", hint="rebuild the image with `sbx image build`")
+
+
+def _decoded(answer: Mapping[str, Any]) -> Hello:
+    generation = answer.get("generation")
+    if not isinstance(generation, int) or generation < _MIN_GENERATION:
+        raise _too_old("the guest protocol of this sbx")
+    sandbox, limits, features = answer.get("sandbox"), answer.get("limits"), answer.get("features")
+    identity = sandbox if isinstance(sandbox, dict) else {}
+    return Hello(
+        generation,
+        tuple(_line(feature) for feature in features) if isinstance(features, list) else (),
+        _line(answer.get("guest_version")),
+        _line(answer.get("boot_id")),
+        _line(identity.get("id")),
+        _line(identity.get("name")),
+        _line(identity.get("owner")),
+        _line(identity.get("purpose")),
+        _line(answer.get("workdir")) or "/work",
+        _line(answer.get("isolation")),
+        limits if isinstance(limits, dict) else {},
+        _instant(answer.get("now")),
+    )
+
+
+def _line(value: object) -> str:
+    return harmless_line(value) if isinstance(value, str) else ""
+
+
+def _instant(value: object) -> datetime | None:
+    try:
+        instant = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)

@@ -1,0 +1,136 @@
+"""A job's log as one unbroken stream of frames, whatever happens to the connections below it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import httpx
+
+from sbxguest import wire
+from sbxtui.core.errors import GuestUnreachable
+from sbxtui.guest.faults import garbled, translated
+from sbxtui.guest.transport import RETRYABLE, Backoff, Transport
+
+# Heartbeats come every 15 s: two lost ones and a connection is dead, however silent the command is.
+_SILENCE_S = 40.0
+_TIMEOUT = httpx.Timeout(_SILENCE_S, connect=10.0, pool=30.0)
+RECONNECT_S = 30.0
+# Each request says by its cursor what has arrived; the guest keeps the rest. Half of the guest's ring, so that it can
+# fill the other half while this one travels.
+WINDOW_BYTES = 4 * wire.MIB
+
+
+class LogReader:
+    """Reads one job's log to its end, reconnecting by cursor.
+
+    Args:
+        transport: To the guest.
+        job_id: Which job.
+        boot_id: The boot it runs in; in another one the guest answers 410 (`Conflict`).
+        cursor: Where to begin.
+        holds: Be the reader a `hold` job waits for.
+        body: The request that starts the job, if it may not exist yet. Repeating it is safe.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        job_id: str,
+        boot_id: str,
+        *,
+        cursor: int = 0,
+        holds: bool = False,
+        body: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._job_id = job_id
+        self._headers = {wire.BOOT_HEADER: boot_id}
+        self._holds = holds
+        self._body = body
+        self.cursor = cursor
+        self.is_started = body is None
+        self._exit: wire.Frame | None = None
+
+    async def frames(self) -> AsyncGenerator[wire.Frame, None]:
+        """JOB, DATA and GAP frames in order, then EXIT, which is always the last one.
+
+        Raises:
+            GuestUnreachable: No way back to the guest for 30 s; the job goes on. `details["job"]` is its id.
+            SbxError: The guest refused, see `core.errors`.
+        """
+        backoff = Backoff(RECONNECT_S)
+        while self._exit is None:
+            before = self.cursor
+            failure: Exception | None = None
+            try:
+                async with aclosing(self._one_window()) as window:
+                    async for frame in window:
+                        backoff.reset()
+                        if frame.type != wire.FrameType.HEARTBEAT:
+                            yield frame
+            except RETRYABLE as exc:
+                failure = exc
+            if self._exit is None and (failure is not None or self.cursor == before):
+                await backoff.wait(self._lost(failure))
+        yield self._exit
+
+    async def _one_window(self) -> AsyncGenerator[wire.Frame, None]:
+        """What one request brings. EXIT is kept aside until the answer ended: its connection can be used again then."""
+        doing = "following a command" if self.is_started else "starting a command"
+        decoder = wire.FrameDecoder()
+        with translated(doing):
+            async with self._request() as answer:
+                await self._transport.check(answer, doing)
+                self.is_started = True
+                async for data in answer.aiter_raw():
+                    for frame in _decoded(decoder, data):
+                        self._move(frame)
+                        if self._exit is None:
+                            yield frame
+
+    def _move(self, frame: wire.Frame) -> None:
+        if self._exit is not None:
+            raise garbled("something came behind EXIT")
+        if frame.type == wire.FrameType.EXIT:
+            self._exit = frame
+        if frame.type not in (wire.FrameType.DATA, wire.FrameType.GAP):
+            return
+        if frame.cursor != self.cursor:
+            raise garbled(f"output at {frame.cursor} where {self.cursor} was next")
+        try:
+            self.cursor = frame.end_cursor
+        except wire.BadFrame as exc:
+            raise garbled(str(exc)) from exc
+
+    def _request(self) -> Any:
+        query: dict[str, str | int] = {"follow": 1, "max_bytes": WINDOW_BYTES}
+        if not self.is_started:
+            return self._transport.http.stream(
+                "POST", "/v2/jobs", params=query, headers=self._headers, json=self._body, timeout=_TIMEOUT
+            )
+        query["cursor"] = self.cursor
+        if self._holds:
+            query["hold"] = 1
+        path = f"/v2/jobs/{self._job_id}/log"
+        return self._transport.http.stream("GET", path, params=query, headers=self._headers, timeout=_TIMEOUT)
+
+    def _lost(self, failure: Exception | None) -> GuestUnreachable:
+        reason = getattr(failure, "message", "the stream ended early")
+        if not self.is_started:
+            return GuestUnreachable(f"the command was not started: {reason}", hint="retrying is safe")
+        lost = GuestUnreachable(
+            f"lost the connection to job `{self._job_id}`, which goes on: {reason}",
+            hint=f"its output is kept: `sbx output NAME {self._job_id}`",
+            details={"job": self._job_id, "cursor": self.cursor},
+        )
+        lost.__cause__ = failure
+        return lost
+
+
+def _decoded(decoder: wire.FrameDecoder, data: bytes) -> list[wire.Frame]:
+    try:
+        return list(decoder.feed(data))
+    except wire.BadFrame as exc:
+        raise garbled(str(exc)) from exc
