@@ -37,6 +37,7 @@ class Journal:
         """Remove left-overs named by the last run, start afresh, and return how many were removed."""
         removed = 0
         with contextlib.suppress(OSError):
+            self._check_folder()
             for name in self._path.read_bytes().split(b"\0"):
                 if os.path.basename(name).startswith(TEMP_PREFIX.encode()):
                     with contextlib.suppress(OSError):
@@ -46,12 +47,19 @@ class Journal:
             self._path.unlink(missing_ok=True)
         return removed
 
+    def _check_folder(self) -> None:
+        """A job may have made the folder first, to have its own list of files believed."""
+        found = self._path.parent.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
     def add(self, path: str) -> None:
         """Note `path` before it is created. A journal that cannot be written is done without."""
         with self._lock, contextlib.suppress(OSError):
             self._live.add(path)
             if self._fd < 0:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._check_folder()
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._fd = os.open(self._path, flags, 0o600)
             os.write(self._fd, os.fsencode(path) + b"\0")
