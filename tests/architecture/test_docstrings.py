@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from tests.architecture.source import EVERYTHING, PRODUCT, FunctionNode, Module, modules
 
 # Called by the framework under these names; textual's own documentation says when.
-_TEXTUAL_HANDLERS = ("action_", "can_replace", "check_", "compose", "on_", "render", "validate_", "watch_")
+_TEXTUAL_HANDLERS = (
+    "action_",
+    "can_replace",
+    "check_",
+    "compose",
+    "get_default_",
+    "on_",
+    "render",
+    "validate_",
+    "watch_",
+)
 
 
 def test_every_package_states_its_job() -> None:
