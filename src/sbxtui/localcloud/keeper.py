@@ -30,7 +30,7 @@ from sbxtui.localcloud.keeper_control import Client, Control
 from sbxtui.localcloud.keeper_log import GuestLog
 from sbxtui.localcloud.keeper_place import DroppedUid, lock_keeper, make_folders, remove_remains, take_uid
 from sbxtui.localcloud.keeper_processes import descendants, send_signal, stop_all
-from sbxtui.localcloud.keeper_start import bridge_answers, guest_env, limit_words, network_ports
+from sbxtui.localcloud.keeper_start import guest_answers, guest_env, limit_words, network_ports
 from sbxtui.localcloud.limits import Limits
 from sbxtui.localcloud.runtimes.base import Started, StartRequest
 from sbxtui.localcloud.runtimes.choose import find_runtime
@@ -142,11 +142,11 @@ class Keeper:
             self._watchdog.tick()
 
     def _look_for_bridge(self) -> None:
-        if bridge_answers(self._spec.control_dir, self._spec.agent_port):
+        if guest_answers(self._spec.control_dir, self._spec.agent_port):
             self._state = KeeperState.RUNNING
             self._tell_ready({"ready": True})
         elif time.monotonic() > self._bridge_deadline:
-            self._reason, self._problem = "start-failed", "the guest's bridge did not answer in time"
+            self._reason, self._problem = "start-failed", f"the guest did not answer within {_BRIDGE_TIMEOUT_S:.0f} s"
             self._kill_all()
 
     def _reap(self) -> None:
@@ -186,11 +186,12 @@ class Keeper:
         if not self._cgroup.remove():
             log.error("a control group of %s is still busy", self._spec.sandbox_id)
         remove_remains(self._spec)
+        self._control.close()
+        self._spec.lock_file.unlink(missing_ok=True)
+        # Last of all, and the connections end with the process: who reads to their end knows that it is gone.
         self._tell_ready({"error": self._problem})
         for client in self._control.waiting:
             self._control.answer(client, asdict(self._exit))
-        self._control.close()
-        self._spec.lock_file.unlink(missing_ok=True)
 
     def _reap_all(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -292,7 +293,8 @@ class Keeper:
         # The one who started us may be gone by now.
         with contextlib.suppress(OSError):
             os.write(self._ready_fd, json.dumps(message).encode() + b"\n")
-        os.close(self._ready_fd)
+        if self._exit is None:
+            os.close(self._ready_fd)
         self._ready_fd = -1
 
     def _watch_signals(self) -> None:
@@ -334,21 +336,24 @@ def main(argv: list[str]) -> int:
     os.umask(0o077)
     os.environ.clear()
     logging.basicConfig(level=logging.INFO, format="keeper: %(message)s")
-    ready_fd = int(argv[2]) if len(argv) == 3 else -1
+    code = 1
+    try:
+        code = _keep(spec, int(argv[2]) if len(argv) == 3 else -1)
+    except Exception:
+        log.exception("keeper failed")
+    logging.shutdown()
+    os._exit(code)
+
+
+def _keep(spec: SandboxSpec, ready_fd: int) -> int:
     if ready_fd >= 0:
         os.set_inheritable(ready_fd, False)
-    lock = _lock_patiently(spec)
-    if lock is None:
+    if _lock_patiently(spec) is None:
         if ready_fd >= 0:
-            os.write(
-                ready_fd, json.dumps({"error": f"sandbox `{spec.sandbox_id}` has a keeper already"}).encode() + b"\n"
-            )
+            message = {"error": f"sandbox `{spec.sandbox_id}` has a keeper already"}
+            os.write(ready_fd, json.dumps(message).encode() + b"\n")
         return 1
-    try:
-        return Keeper(spec, ready_fd).run()
-    except Exception:  # the keeper is a process boundary: it must not leave its sandbox without a word
-        log.exception("keeper failed")
-        return 1
+    return Keeper(spec, ready_fd).run()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ START_TIMEOUT_S = 30.0
 CALL_TIMEOUT_S = 10.0
 DIAL_TIMEOUT_S = 10.0
 _LOG_TAIL_BYTES = 4096
+_ENDING = ("wait", "terminate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ async def start_keeper(spec: SandboxSpec) -> KeeperClient:
             await asyncio.to_thread(_spawn, prepared, ready_write)
         finally:
             os.close(ready_write)
-        line = await asyncio.wait_for(_read_line(ready_read), START_TIMEOUT_S)
+        line = await asyncio.wait_for(_read_to_end(ready_read), START_TIMEOUT_S)
     except TimeoutError as exc:
         raise _start_failure(prepared, f"its keeper said nothing for {START_TIMEOUT_S:.0f} s") from exc
     finally:
@@ -248,15 +249,15 @@ def _start_failure(spec: SandboxSpec, cause: str) -> RuntimeUnavailable:
     )
 
 
-async def _read_line(descriptor: int) -> bytes:
-    """Bytes of a pipe up to a newline or its end."""
+async def _read_to_end(descriptor: int) -> bytes:
+    """Everything said over a pipe until all its writers are gone."""
     loop = asyncio.get_running_loop()
     os.set_blocking(descriptor, False)
     received = b""
     readable = asyncio.Event()
     loop.add_reader(descriptor, readable.set)
     try:
-        while not received.endswith(b"\n"):
+        while True:
             await readable.wait()
             readable.clear()
             with contextlib.suppress(BlockingIOError):
@@ -274,6 +275,9 @@ async def _exchange(path: Path, request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         writer.write(json.dumps(request).encode() + b"\n")
         line = await reader.readline()
+        if request["op"] in _ENDING:
+            # The keeper itself ends behind its answer: the end of the stream says that it did.
+            await reader.read()
     finally:
         writer.close()
     if not line:

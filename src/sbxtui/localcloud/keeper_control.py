@@ -57,8 +57,8 @@ class Control:
         return [client for client in self._clients if client.is_waiting]
 
     def close(self) -> None:
-        """Cut everybody and take the socket's name away."""
-        for client in list(self._clients):
+        """Take the socket's name away and cut those who wait for nothing; the others still get their answer."""
+        for client in [client for client in self._clients if not client.is_waiting]:
             self._drop(client)
         self._selector.unregister(self._listener)
         self._listener.close()

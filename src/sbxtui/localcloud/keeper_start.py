@@ -91,8 +91,10 @@ def open_bridge(control_dir: Path) -> int:
     return descriptor
 
 
-def bridge_answers(control_dir: Path, port: int) -> bool:
-    """Ask the bridge once, before any foreign code runs in the sandbox."""
+def guest_answers(control_dir: Path, port: int) -> bool:
+    """Whether the bridge is there and the guest listens on `port`; asked before any foreign code runs in the
+    sandbox.
+    """
     try:
         descriptor = open_bridge(control_dir)
     except OSError:
@@ -102,7 +104,7 @@ def bridge_answers(control_dir: Path, port: int) -> bool:
             sock.settimeout(_ANSWER_TIMEOUT_S)
             sock.connect(f"/proc/self/fd/{descriptor}")
             sock.sendall(f"{port}\n".encode())
-            return sock.recv(1) in (b"+", b"-")
+            return sock.recv(1) == b"+"
     except OSError:
         return False
     finally:

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sbxtui.core.text import iso
+from sbxtui.home import Home
 from sbxtui.localcloud import cgroups
 from sbxtui.localcloud.imagetree import prune_image_trees
 from sbxtui.localcloud.keeper_place import lock_keeper, remove_remains
 from sbxtui.localcloud.spec import SandboxSpec, write_private
-from sbxtui.settings import Home
 
 _KILLED_CODE = 137
 
