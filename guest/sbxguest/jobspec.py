@@ -18,7 +18,6 @@ from sbxguest.app import WireError
 from sbxguest.spawn import Spec
 from sbxguest.state import GuestState
 
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TEXT_MAX = 256
 _SHOWN_ARGV_MAX = 4096
@@ -133,8 +132,8 @@ def resolve(spec: JobSpec, state: GuestState) -> Spec:
 
 
 def base_env(state: GuestState, name: str, home: str) -> dict[str, str]:
-    """What every program needs, under the launch environment. Never the guest's own environment."""
-    env = {"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"}
+    """What every program needs, under the launch environment. Of the guest's own environment only PATH."""
+    env = {"PATH": state.settings.path, "LANG": "C.UTF-8"}
     if home:
         env["HOME"] = home
     if name:

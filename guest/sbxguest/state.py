@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sbxguest.jobs import JobTable
 
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULT_WORKDIR = "/work"
 
 
@@ -38,6 +39,7 @@ class GuestSettings:
     limits: Mapping[str, object] = field(default_factory=dict)
     has_hooks: bool = False
     suspend_timeout_s: int = 10
+    path: str = DEFAULT_PATH
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> GuestSettings:
@@ -59,6 +61,8 @@ class GuestSettings:
             limits=_limits(env),
             has_hooks=env.get("SBX_HOOKS", "") == "1",
             suspend_timeout_s=_number(env, "SBX_SUSPEND_TIMEOUT_S") or 10,
+            # The one variable of the image that jobs inherit, as with any container: where its programs are.
+            path=env.get("PATH") or DEFAULT_PATH,
         )
 
 

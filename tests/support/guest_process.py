@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import sbxguest
+
 READY_S = 15.0
 STOP_S = 10.0
 _LISTENING = re.compile(rb"listening on port (\d+)")
@@ -57,6 +59,22 @@ class GuestProcess:
                 await asyncio.sleep(0.02)
 
 
+def _path_setup(python: str) -> str:
+    if python == sys.executable:
+        return ""
+    folders = [str(Path(sbxguest.__file__).parent.parent), *(path for path in sys.path if "site-packages" in path)]
+    return f"import sys; sys.path[:0] = {folders!r}; "
+
+
+def python_for_everyone() -> str | None:
+    """An interpreter of this version that any user of this machine may run; None if there is none."""
+    own = Path(sys.executable).resolve()
+    for candidate in (own, Path(f"/usr/bin/python3.{sys.version_info.minor}")):
+        if candidate.exists() and all(folder.stat().st_mode & 0o001 for folder in candidate.parents):
+            return sys.executable if candidate is own else str(candidate)
+    return None
+
+
 def children_of(pid: int) -> list[int]:
     """Living children of a process, zombies too."""
     found: list[int] = []
@@ -78,7 +96,12 @@ def _answers(url: str) -> bool:
 
 @asynccontextmanager
 async def running_guest(
-    folder: Path, *, env: Mapping[str, str] | None = None, has_hooks: bool = False, prefix: tuple[str, ...] = ()
+    folder: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    has_hooks: bool = False,
+    prefix: tuple[str, ...] = (),
+    python: str = sys.executable,
 ) -> AsyncIterator[GuestProcess]:
     """Start a guest whose work folder is `folder/work`, listening on loopback only, and end it with all its jobs.
 
@@ -87,6 +110,7 @@ async def running_guest(
         env: More of `AGENTD_*` and `SBX_*`; nothing of the test's own environment reaches the guest but PATH.
         has_hooks: Enable hooks: app requests get 503 until /run.
         prefix: What to run the guest under, like `("setpriv", "--reuid=65534", …)`.
+        python: Another interpreter of this version, for a user who may not run ours; it gets this one's packages.
     """
     workdir, log_file = folder / "work", folder / "guest.log"
     workdir.mkdir(parents=True, exist_ok=True)
@@ -101,7 +125,7 @@ async def running_guest(
     }
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            [*prefix, sys.executable, "-I", "-m", "sbxguest.init"],
+            [*prefix, python, "-I", "-c", f"{_path_setup(python)}from sbxguest.init import main; main()"],
             env=guest_env,
             cwd=folder,
             stdin=subprocess.DEVNULL,
