@@ -81,8 +81,10 @@ def remove(scene: Scene, path: str, *, is_recursive: bool, is_forced: bool, has_
             return
         if not is_recursive:
             raise FileError("is_a_directory", 409, f"{shown(path)}: is a directory; ask for a recursive removal")
-        _empty_folder(scene, path)
-        os.rmdir(path)
+        # `.` and `sub/..` are folders no rmdir takes by that name.
+        folder = os.path.realpath(path)
+        _empty_folder(scene, folder)
+        os.rmdir(folder)
 
 
 def _refuse_precious(scene: Scene, path: str, found: os.stat_result, *, has_consent: bool) -> None:
