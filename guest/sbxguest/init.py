@@ -156,7 +156,7 @@ class _Init:
         self._server_started_s = time.monotonic()
         self._server = Link(ours)
         self._poll.register(ours, select.POLLIN)
-        settings = {name: text for name, text in self._env.items() if name.startswith(("AGENTD_", "SBX_"))}
+        settings = {name: text for name, text in self._env.items() if name.startswith(("AGENTD_", "SBX_", "PATH"))}
         self._server.post({"op": "settings", "env": settings})
         self._store.replay(self._server)
 
