@@ -1,0 +1,117 @@
+"""The dashboard's application: themes, palette, signals, crashes. `run_dashboard` is the way in."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from rich.segment import Segments
+from rich.text import Text
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from sbxtui.core.text import harmless_line
+from sbxtui.settings import Settings
+from sbxtui.tui.actions import ACTIONS
+from sbxtui.tui.crash import write_crash_report
+from sbxtui.tui.opening import FIRST_FRAME_WAIT_S, FirstLook
+from sbxtui.tui.screens.main import MainScreen
+from sbxtui.tui.themes import DEFAULT_THEME, MONO_THEME, THEMES
+from sbxtui.wiring import Services
+
+_HANGUP_EXIT_CODE = 128 + signal.SIGHUP
+# Opening the palette from itself, and leaving it, are no commands.
+_NOT_IN_PALETTE = frozenset({"palette", "back"})
+_TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
+
+
+def run_dashboard(settings: Settings, services_factory: Callable[[], Services]) -> int:
+    """Run the dashboard until the person leaves.
+
+    Args:
+        settings: Resolved settings.
+        services_factory: Builds the services; called once, in a thread. They are closed here.
+
+    Returns:
+        The exit code: 0 left on purpose, 1 crashed, 128+n ended by signal n.
+    """
+    look = FirstLook(services_factory)
+    look.start()
+    app = Dashboard(settings, look)
+    try:
+        app.run()
+        return app.return_code or 0
+    finally:
+        if look.services is not None:
+            look.services.close()
+
+
+class Dashboard(App[None]):
+    """One main screen with dialogs over it."""
+
+    TITLE = "sbx"
+    CSS_PATH = "sbxtui.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "hint_quit", show=False, system=True)]
+
+    def __init__(self, settings: Settings, look: FirstLook) -> None:
+        super().__init__()
+        self.settings = settings
+        self.look = look
+        self.animation_level = "none"
+        for theme in THEMES:
+            self.register_theme(theme)
+        # Colour filters were chosen before any theme of ours; mono needs none of them.
+        self.theme = MONO_THEME if self.no_color else DEFAULT_THEME
+
+    def get_default_screen(self) -> Screen[Any]:
+        return MainScreen(self.look, is_looked=self.look.wait(FIRST_FRAME_WAIT_S))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: every action with its key, its consequence and the CLI line that does the same."""
+        if not isinstance(screen, MainScreen):
+            return
+        for action in ACTIONS:
+            if action.id in _NOT_IN_PALETTE:
+                continue
+            text = " · ".join(part for part in (action.consequence, action.cli) if part)
+            # Both texts are taken for markup.
+            yield SystemCommand(
+                f"{action.label}  ({action.shown_key})", text.replace("[", "\\["), _doer(screen, action.id)
+            )
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number, code in ((signal.SIGHUP, _HANGUP_EXIT_CODE), (signal.SIGTERM, _TERMINATED_EXIT_CODE)):
+            loop.add_signal_handler(number, self.exit, None, code)
+
+    def action_hint_quit(self) -> None:
+        self.notify("q quits", markup=False)
+
+    def report_crash(self, error: BaseException) -> None:
+        """Keep a report of a worker's failure and say where; the dashboard goes on."""
+        file = write_crash_report(self.settings.home, error)
+        where = f"report: {file}" if file else "no report could be written"
+        words = f"something failed inside sbx ({type(error).__name__}); {where}"
+        self.notify(harmless_line(words), severity="error", markup=False, timeout=8)
+
+    def _fatal_error(self) -> None:
+        """Textual's own would print local variables, which may hold secrets; ours prints where the report is."""
+        error = self._exception
+        file = write_crash_report(self.settings.home, error) if error is not None else None
+        name = type(error).__name__ if error is not None else "an error"
+        words = f"error: the dashboard crashed ({name})\n\nhint: the report is in {file or 'no file: it is unwritable'}"
+        self._exit_renderables.append(Segments(self.console.render(Text(words), self.console.options)))
+        self._close_messages_no_wait()
+
+
+def _doer(screen: MainScreen, action_id: str) -> Callable[[], None]:
+    def do() -> None:
+        # After the palette is gone, so that an action may open a dialog of its own.
+        screen.call_later(screen.action_do, action_id)
+
+    return do

@@ -1,0 +1,107 @@
+"""What workers tell the screens. Only handlers of these touch widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+from sbxtui.core.errors import SbxError
+from sbxtui.core.model import Context, SandboxId, SandboxRecord
+from sbxtui.tui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from sbxtui.services.inventory import Inventory
+    from sbxtui.services.targets import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What is known before anybody was asked: the context, its rows as last seen, its isolation in words."""
+
+    context: Context
+    inventory: Inventory
+    isolation: str
+
+
+class Opened(Message):
+    """The store is open, or cannot be opened: then `opening` is None and `error` says why."""
+
+    def __init__(self, opening: Opening | None, error: SbxError | None = None) -> None:
+        super().__init__()
+        self.opening = opening
+        self.error = error
+
+
+class Seen(Message):
+    """The control plane was asked."""
+
+    def __init__(self, inventory: Inventory, isolation: str) -> None:
+        super().__init__()
+        self.inventory = inventory
+        self.isolation = isolation
+
+
+class Progress(Message):
+    """A piece of work goes on: what it does now, in words."""
+
+    def __init__(self, work: str, words: str) -> None:
+        super().__init__()
+        self.work = work
+        self.words = words
+
+
+class Created(Message):
+    """A launch ended; with `error` there is no sandbox."""
+
+    def __init__(self, work: str, name: str, error: SbxError | None = None) -> None:
+        super().__init__()
+        self.work = work
+        self.name = name
+        self.error = error
+
+
+class Changed(Message):
+    """A change of one or several sandboxes ended, each in its own way. `done` is the verb as a participle."""
+
+    def __init__(self, work: str, done: str, outcomes: Sequence[Outcome]) -> None:
+        super().__init__()
+        self.work = work
+        self.done = done
+        self.outcomes = list(outcomes)
+
+
+class RecordSeen(Message):
+    """The control plane told its record of one sandbox, or why not. `is_asked` is true when a person waits for it."""
+
+    def __init__(
+        self, sandbox_id: SandboxId, record: SandboxRecord | None, error: SbxError | None, *, is_asked: bool
+    ) -> None:
+        super().__init__()
+        self.sandbox_id = sandbox_id
+        self.record = record
+        self.error = error
+        self.is_asked = is_asked
+
+
+class OutputArrived(Message):
+    """A transcript grew, or its command ended. Many of these are one."""
+
+    def __init__(self, transcript: Transcript, error: SbxError | None = None) -> None:
+        super().__init__()
+        self.transcript = transcript
+        self.error = error
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, OutputArrived) and message.transcript is self.transcript and message.error is None
+
+
+class Failed(Message):
+    """Something failed that no row can show."""
+
+    def __init__(self, doing: str, error: SbxError) -> None:
+        super().__init__()
+        self.doing = doing
+        self.error = error

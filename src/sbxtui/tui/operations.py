@@ -1,0 +1,199 @@
+"""Work in the background: each worker calls services and posts messages; none touches a widget.
+
+A worker that fails as no service promises is reported by its state change, so that nothing here catches everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+from textual import work
+from textual.screen import Screen
+
+from sbxtui.core.errors import Conflict, SbxError
+from sbxtui.core.model import ExecResult, Registration, Sandbox, SandboxId, SandboxState
+from sbxtui.tui.messages import Changed, Created, Opened, OutputArrived, Progress, RecordSeen, Seen
+from sbxtui.tui.opening import FirstLook
+from sbxtui.tui.widgets.transcript import Transcript
+from sbxtui.tui.words import shown_name
+from sbxtui.wiring import Services
+
+# Reading goes on in slices, so that a flood leaves time for keys and painting.
+_SLICE_BYTES = 256 * 1024
+_REST_S = 0.04
+
+
+class Operations(Screen[None]):
+    """A screen that can work in the background. Several changes run at once; looks of one kind replace each other."""
+
+    def __init__(self, first_look: FirstLook) -> None:
+        super().__init__()
+        self.first_look = first_look
+
+    @property
+    def services(self) -> Services:
+        """The services; to be used only after the store was opened."""
+        assert self.first_look.services is not None, "nothing acts before the first look is over"
+        return self.first_look.services
+
+    @work(exclusive=True, group="open", exit_on_error=False)
+    async def open_again(self) -> None:
+        """Wait for the first look, or look again after it failed."""
+        look = self.first_look
+        if look.error is not None:
+            await asyncio.to_thread(look.run)
+        await asyncio.to_thread(look.wait, None)
+        self.post_message(Opened(look.opening, look.error))
+
+    @work(exclusive=True, group="watch", exit_on_error=False)
+    async def follow(self) -> None:
+        """Watch the sandboxes until the screen goes away."""
+        services = self.services
+        async with aclosing(services.watch.follow(services.context)) as looks:
+            async for inventory in looks:
+                isolation = await asyncio.to_thread(services.planes.isolation_words, services.context)
+                self.post_message(Seen(inventory, isolation))
+
+    @work(group="create", exit_on_error=False)
+    async def start_create(self, work: str, name: str | None, memory_mib: int) -> None:
+        """Make a sandbox; cancelling takes it back."""
+
+        def tell(words: str) -> None:
+            self.post_message(Progress(work, words))
+
+        try:
+            if not await asyncio.to_thread(self.services.planes.isolation_words, self.services.context):
+                tell("starting the local cloud")
+            # These services reach guests and AWS: importing them takes as long as importing all of textual.
+            launcher = await asyncio.to_thread(lambda: self.services.launcher)
+            from sbxtui.services.launch import CreateOptions
+
+            row = await launcher.create(name, CreateOptions(memory_mib=memory_mib), on_progress=tell)
+        except SbxError as exc:
+            self.post_message(Created(work, name or "", exc))
+            return
+        self.post_message(Created(work, row.name))
+
+    @work(group="change", exit_on_error=False)
+    async def start_suspend(self, work: str, targets: Sequence[Sandbox]) -> None:
+        """Suspend sandboxes, a few at a time."""
+        await self._change(work, "suspended", targets, lambda row: self.services.sandboxes.suspend(row))
+
+    @work(group="change", exit_on_error=False)
+    async def start_resume(self, work: str, targets: Sequence[Sandbox]) -> None:
+        """Resume sandboxes, a few at a time."""
+        await self._change(work, "resumed", targets, lambda row: self.services.sandboxes.resume(row))
+
+    @work(group="change", exit_on_error=False)
+    async def start_remove(self, work: str, targets: Sequence[Sandbox]) -> None:
+        """End sandboxes for good, a few at a time."""
+        await self._change(work, "removed", targets, lambda row: self.services.sandboxes.remove(row))
+
+    @work(exclusive=True, group="record", exit_on_error=False)
+    async def look_up(self, sandbox_id: SandboxId, *, is_asked: bool) -> None:
+        """Ask the control plane for one record."""
+        try:
+            sandboxes = await asyncio.to_thread(lambda: self.services.sandboxes)
+            record = await sandboxes.record(sandbox_id)
+        except SbxError as exc:
+            self.post_message(RecordSeen(sandbox_id, None, exc, is_asked=is_asked))
+            return
+        self.post_message(RecordSeen(sandbox_id, record, None, is_asked=is_asked))
+
+    @work(group="run", exit_on_error=False)
+    async def run_line(self, sandbox: Sandbox, line: str, transcript: Transcript) -> None:
+        """Run one shell line; its output goes to `transcript`. Cancelling ends the command."""
+        failure: SbxError | None = None
+        try:
+            jobs = await asyncio.to_thread(lambda: self.services.jobs)
+            from sbxtui.services.jobs import Command
+
+            row = await self._row_of(sandbox)
+            result = await jobs.exec(row, Command(argv=line), on_output=_feeder(self, transcript))
+            transcript.finish(result_words(result, transcript), is_failure=result.exit_code != 0)
+        except SbxError as exc:
+            failure = exc
+            transcript.finish(f"sbx: {exc.message}" + (f" · {exc.hint}" if exc.hint else ""), is_failure=True)
+        except asyncio.CancelledError:
+            transcript.finish("stopped by you", is_failure=True)
+            raise
+        finally:
+            self.post_message(OutputArrived(transcript, failure))
+
+    async def _change(
+        self, work: str, done: str, targets: Sequence[Sandbox], act: Callable[[Registration], Awaitable[str]]
+    ) -> None:
+        await asyncio.to_thread(lambda: self.services.sandboxes)
+        from sbxtui.services.targets import Outcome, for_each
+
+        rows: list[Registration] = []
+        outcomes: list[Outcome] = []
+        for target in targets:
+            try:
+                rows.append(await self._row_of(target))
+            except SbxError as exc:
+                outcomes.append(Outcome(shown_name(target), error=exc))
+        outcomes += await for_each(rows, act)
+        self.post_message(Changed(work, done, outcomes))
+
+    async def _row_of(self, sandbox: Sandbox) -> Registration:
+        """The row of exactly this sandbox: a name may have been given to another one since it was shown.
+
+        Raises:
+            SandboxNotFound: The name is gone. Conflict: It now means another sandbox, or there is none.
+        """
+        if not sandbox.is_tracked:
+            raise Conflict(
+                f"{shown_name(sandbox)} has no name here", hint=f"give it one: `sbx adopt {sandbox.id} NAME`"
+            )
+        row = await self.services.sandboxes.find(sandbox.name)
+        is_same = row.name == sandbox.name and row.created_at == sandbox.created_at
+        if not is_same or (sandbox.id and row.id != sandbox.id):
+            raise Conflict(
+                f"`{sandbox.name}` is another sandbox now; nothing was done", hint="look at the list, then try again"
+            )
+        return row
+
+
+def can_suspend(sandbox: Sandbox) -> bool:
+    """Whether suspending it makes sense."""
+    return sandbox.is_tracked and sandbox.state is SandboxState.RUNNING
+
+
+def can_resume(sandbox: Sandbox) -> bool:
+    """Whether resuming it makes sense."""
+    return sandbox.is_tracked and sandbox.state is SandboxState.SUSPENDED
+
+
+def result_words(result: ExecResult, transcript: Transcript) -> str:
+    """What became of a command, in one line."""
+    parts = [f"exit {result.exit_code}"]
+    if result.signal:
+        parts.append(f"signal {result.signal}")
+    if result.timed_out:
+        parts.append("timed out")
+    parts.append(f"{result.duration_s:.1f}s")
+    parts.append(f"{transcript.output_lines:,} lines")
+    if result.lingering:
+        parts.append("children still run")
+    if result.truncated:
+        parts.append("the guest could not keep all output")
+    return " · ".join(parts)
+
+
+def _feeder(screen: Operations, transcript: Transcript) -> Callable[[str, bytes], Awaitable[None]]:
+    """A receiver of output that rests after every slice; the guest holds the command meanwhile, so nothing is lost."""
+    taken_bytes = 0
+
+    async def feed(channel: str, data: bytes) -> None:
+        nonlocal taken_bytes
+        transcript.feed(channel, data)
+        screen.post_message(OutputArrived(transcript))
+        taken_bytes += len(data)
+        if taken_bytes >= _SLICE_BYTES:
+            taken_bytes = 0
+            await asyncio.sleep(_REST_S)
+
+    return feed

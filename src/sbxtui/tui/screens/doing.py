@@ -1,0 +1,197 @@
+"""What each action does: asks where something could be lost, then hands over to the background."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import UTC, datetime
+from itertools import count
+
+from sbxtui.core.errors import SbxError
+from sbxtui.core.model import Sandbox, SandboxRecord
+from sbxtui.core.text import harmless_line, iso
+from sbxtui.tui.actions import help_text
+from sbxtui.tui.fleet import Fleet, untracked_ids
+from sbxtui.tui.opening import FirstLook
+from sbxtui.tui.operations import Operations, can_resume, can_suspend
+from sbxtui.tui.screens.confirm import ConfirmScreen
+from sbxtui.tui.screens.create import CreateScreen, Wish
+from sbxtui.tui.screens.page import PageScreen
+from sbxtui.tui.themes import MONO_THEME, next_theme
+from sbxtui.tui.widgets.bars import StatusBar
+from sbxtui.tui.words import error_text, names_text, shown_name, state_text
+
+
+class Doing(Operations):
+    """The actions that change something or open a page; moving about is the main screen's."""
+
+    def __init__(self, first_look: FirstLook) -> None:
+        super().__init__(first_look)
+        self.fleet = Fleet()
+        self.last_error: tuple[datetime, str, SbxError] | None = None
+        self._numbers = count(1)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store is open, so that anything can be done."""
+        return self.fleet.context is not None
+
+    def do_create(self) -> None:
+        """Ask for a new sandbox."""
+        if self.fleet.context is None:
+            self.tell("the store is not open yet", "warning")
+            return
+        settings = self.services.settings
+        dialog = CreateScreen(
+            self.fleet.context,
+            image=settings.image_arn,
+            memory_mib=settings.memory_mib,
+            egress_connector=settings.egress_connector,
+        )
+        self.app.push_screen(dialog, self._create_wished)
+
+    def do_toggle_pause(self) -> None:
+        """Suspend what runs and resume what is suspended, of the marked or the selected."""
+        targets = self.fleet.targets()
+        pausing = [one for one in targets if can_suspend(one)]
+        waking = [one for one in targets if can_resume(one)]
+        for one in targets:
+            if one not in pausing and one not in waking:
+                why = "has no name here: adopt it first" if not one.is_tracked else f"is {state_text(one.state)}"
+                self.tell(f"{shown_name(one)} {why}", "warning")
+        if pausing:
+            self.start_suspend(self._begin("suspending", pausing), pausing)
+        if waking:
+            self.start_resume(self._begin("resuming", waking), waking)
+        self._unmark()
+
+    def do_remove(self) -> None:
+        """Ask, then end the marked or the selected for good."""
+        targets = self.fleet.targets()
+        if strangers := untracked_ids(targets):
+            self.tell(f"{names_text(strangers)}: no name here, so not removed; `sbx adopt ID NAME` first", "warning")
+        owned = [one for one in targets if one.is_tracked]
+        if not owned:
+            return
+
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self.start_remove(self._begin("removing", owned), owned)
+                self._unmark()
+
+        what = f"`{owned[0].name}`" if len(owned) == 1 else f"{len(owned)} sandboxes"
+        things = [f"{shown_name(one):<24} {state_text(one.state)}" for one in owned]
+        self.app.push_screen(ConfirmScreen(f"Remove {what}?", things, _loss_words(owned), "remove"), answered)
+
+    def do_refresh(self) -> None:
+        """Ask the control plane now; after a failed opening, try that again."""
+        if self.is_open:
+            self.services.watch.look_now()
+        else:
+            self.open_again()
+
+    def do_record(self) -> None:
+        """Show the control plane's record of the selected sandbox."""
+        selected = self.fleet.selected
+        if selected is None or not selected.id:
+            self.tell("there is no record to show yet", "warning")
+            return
+        self.look_up(selected.id, is_asked=True)
+
+    def do_explain(self) -> None:
+        """Show the last error with its remedy."""
+        if self.last_error is None and self.fleet.error is None:
+            self.tell("nothing failed so far")
+            return
+        if self.fleet.error is not None:
+            self.app.push_screen(PageScreen("Why states are not known", error_text(self.fleet.error)))
+            return
+        assert self.last_error is not None
+        at, doing, error = self.last_error
+        self.app.push_screen(PageScreen(f"{doing}, {at.astimezone():%H:%M:%S}", error_text(error)))
+
+    def do_help(self) -> None:
+        """Show every action."""
+        self.app.push_screen(PageScreen("Help", help_text()))
+
+    def do_theme(self) -> None:
+        """Switch to the next theme."""
+        self.app.theme = next_theme(self.app.theme)
+        self.set_class(self.app.theme == MONO_THEME, "-mono")
+        self.tell(f"theme {self.app.theme}")
+
+    def do_palette(self) -> None:
+        """Open the list of all actions."""
+        self.app.action_command_palette()
+
+    def do_quit(self) -> None:
+        """Leave; asks when something would be cut off."""
+        works = self.busy_words()
+        if not works:
+            self.app.exit(return_code=0)
+            return
+
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self.app.exit(return_code=0)
+
+        loss = "Leaving stops these: a launch is taken back, a running command ends."
+        self.app.push_screen(ConfirmScreen("Quit now?", works[:3], loss, "quit"), answered)
+
+    def busy_words(self) -> list[str]:
+        """What leaving would cut off, in words."""
+        return self.query_one(StatusBar).works
+
+    def tell(self, words: str, severity: str = "information") -> None:
+        """A toast; its words are never markup."""
+        match severity:
+            case "error":
+                self.notify(harmless_line(words), severity="error", markup=False, timeout=8)
+            case "warning":
+                self.notify(harmless_line(words), severity="warning", markup=False)
+            case _:
+                self.notify(harmless_line(words), markup=False)
+
+    def failed(self, doing: str, error: SbxError) -> None:
+        """Keep an error for `o` and toast it."""
+        self.last_error = (datetime.now(UTC), doing, error)
+        self.tell(f"{doing}: {error.message} (o explains)", "error")
+
+    def show_record(self, sandbox: Sandbox, record: SandboxRecord) -> None:
+        """Open the page with a record as JSON."""
+        self.app.push_screen(PageScreen(f"{shown_name(sandbox)} · record", record_json(sandbox, record)))
+
+    def _create_wished(self, wish: Wish | None) -> None:
+        if wish is None:
+            return
+        work = f"create-{next(self._numbers)}"
+        self.query_one(StatusBar).begin(work, f"creating {wish.name or 'a sandbox'}")
+        self.start_create(work, wish.name or None, wish.memory_mib)
+
+    def _begin(self, doing: str, targets: list[Sandbox]) -> str:
+        work = f"{doing}-{next(self._numbers)}"
+        self.query_one(StatusBar).begin(work, f"{doing} {names_text([one.name for one in targets])}")
+        return work
+
+    def _unmark(self) -> None:
+        self.fleet.marks.clear()
+        self.query_one(StatusBar).set_marks(0)
+
+
+def record_json(sandbox: Sandbox, record: SandboxRecord) -> str:
+    """A sandbox and its record as JSON; the launch environment is private and stays out."""
+    row = dataclasses.asdict(sandbox)
+    row["facts"] = {key: value for key, value in sandbox.facts.items() if key != "launch"}
+    return json.dumps(
+        {"record": dataclasses.asdict(record), "here": row}, indent=2, default=_json_value, ensure_ascii=False
+    )
+
+
+def _json_value(value: object) -> object:
+    return iso(value) if isinstance(value, datetime) else str(value)
+
+
+def _loss_words(targets: list[Sandbox]) -> str:
+    if all(one.state.is_gone for one in targets):
+        return "Already ended: only the name is forgotten."
+    return "Memory, disk and running commands are lost; nothing brings them back."

@@ -1,0 +1,250 @@
+"""The main screen: the list, the detail of the selected sandbox, and the bars around them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.widgets import Input, Static
+from textual.worker import Worker, WorkerState
+
+from sbxtui.core.model import SandboxId, SandboxRecord
+from sbxtui.tui import messages
+from sbxtui.tui.actions import bindings
+from sbxtui.tui.fleet import key_of
+from sbxtui.tui.opening import FirstLook
+from sbxtui.tui.screens.moving import Moving
+from sbxtui.tui.tabs.run import RunTab
+from sbxtui.tui.themes import MONO_THEME
+from sbxtui.tui.widgets.bars import Header, KeyBar, StatusBar
+from sbxtui.tui.widgets.panes import DetailPane, FilterInput, FleetPane
+from sbxtui.tui.widgets.table import FleetTable
+from sbxtui.tui.widgets.transcript import Transcript
+from sbxtui.tui.words import names_text
+
+_DETAIL_REST_S = 0.3
+
+
+class MainScreen(Moving):
+    """Everything on one screen; `do` is the one entry of every key, click and palette line."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(),
+        Binding("ctrl+c", "do('hint_quit')", show=False, priority=False),
+    ]
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  # textual declares it so
+        (0, "-tiny"),
+        (40, "-narrow"),
+        (60, "-stacked"),
+        (120, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012  # the same
+        (0, "-flat"),
+        (10, "-short"),
+        (15, "-tall"),
+    ]
+
+    def __init__(self, first_look: FirstLook, *, is_looked: bool) -> None:
+        super().__init__(first_look)
+        self._is_looked = is_looked
+        self.isolation = ""
+        self.record: SandboxRecord | None = None
+        self._runs: dict[int, tuple[Transcript, Worker[None]]] = {}
+        self._is_watching = False
+
+    def compose(self) -> ComposeResult:
+        yield Header(id="header")
+        with Container(id="body"):
+            yield FleetPane(self.fleet, id="fleet")
+            yield DetailPane(id="detail")
+        yield FilterInput(id="filter")
+        yield StatusBar(id="status")
+        yield KeyBar(id="keys")
+        yield Static("sbx needs a screen of at least 40 columns and 10 lines", id="too-small", markup=False)
+
+    def on_mount(self) -> None:
+        self.set_class(self.app.theme == MONO_THEME, "-mono")
+        self.query_one(FleetTable).focus()
+        if self._is_looked:
+            self._opened(self.first_look)
+        else:
+            self.draw()
+            self.open_again()
+        self.set_interval(1.0, self._tick)
+
+    # What workers tell.
+
+    @on(messages.Opened)
+    def opened(self) -> None:
+        """The first look is over."""
+        self._opened(self.first_look)
+
+    @on(messages.Seen)
+    def seen(self, message: messages.Seen) -> None:
+        """Show what the control plane said."""
+        self.isolation = message.isolation
+        self.fleet.take(message.inventory, is_cached=False)
+        self.draw()
+
+    @on(messages.Progress)
+    def progressed(self, message: messages.Progress) -> None:
+        """Say what is being done."""
+        self.query_one(StatusBar).begin(message.work, message.words)
+
+    @on(messages.Created)
+    def created(self, message: messages.Created) -> None:
+        """Go to the new sandbox, or say why there is none."""
+        status = self.query_one(StatusBar)
+        if message.error is not None:
+            status.end(message.work, f"create failed: {message.error.message}", "warn")
+            self.failed(f"create {message.name}".strip(), message.error)
+            return
+        status.end(message.work, f"created {message.name}", "good")
+        row = next((one for one in self.fleet.all if one.name == message.name), None)
+        if row is not None:
+            self.fleet.move_to_key(key_of(row))
+        self.services.watch.look_now()
+        self.draw()
+
+    @on(messages.Changed)
+    def changed(self, message: messages.Changed) -> None:
+        """Say what became of each."""
+        good = [one for one in message.outcomes if one.error is None]
+        bad = [one for one in message.outcomes if one.error is not None]
+        words = [f"{message.done} {names_text([one.name for one in good])}"] if good else []
+        # Suspending says when the platform will end it: that is worth the line.
+        words += [good[0].words] if len(good) == 1 and good[0].words not in ("", message.done) else []
+        words += [f"{len(bad)} failed"] if bad else []
+        self.query_one(StatusBar).end(message.work, ": ".join(words), "warn" if bad else "good")
+        for one in bad:
+            assert one.error is not None
+            self.failed(one.name, one.error)
+        self.services.watch.look_now()
+
+    @on(messages.RecordSeen)
+    def record_seen(self, message: messages.RecordSeen) -> None:
+        """Show a record in the overview, and as a page when it was asked for."""
+        selected = self.fleet.selected
+        if message.error is not None:
+            if message.is_asked:
+                self.failed("record", message.error)
+            return
+        if selected is None or selected.id != message.sandbox_id or message.record is None:
+            return
+        self.record = message.record
+        self._draw_detail()
+        if message.is_asked:
+            self.show_record(selected, message.record)
+
+    @on(messages.OutputArrived)
+    def output_arrived(self, message: messages.OutputArrived) -> None:
+        """Paint what a command printed."""
+        self.query_one(RunTab).arrived(message.transcript)
+        if message.error is not None:
+            self.failed("run", message.error)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A worker that failed as no service promises: keep a report, tell, and go on."""
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self.app.report_crash(event.worker.error)  # type: ignore[attr-defined]  # only the dashboard has this screen
+
+    # What widgets tell.
+
+    @on(FleetTable.Moved)
+    def moved(self) -> None:
+        """Another sandbox is selected: show it, and look up its record once the cursor rests."""
+        self.record = None
+        self._draw_detail()
+        selected = self.fleet.selected
+        if selected is not None and selected.id and self._is_watching:
+            self.set_timer(_DETAIL_REST_S, lambda: self._rested(selected.id))
+
+    @on(FleetTable.Opened)
+    def open_detail(self) -> None:
+        """Go to the detail."""
+        self._to_front("detail", self.query_one(DetailPane).first_inside())
+
+    @on(FleetTable.SortAsked)
+    def sort_asked(self, message: FleetTable.SortAsked) -> None:
+        """Sort by the clicked column."""
+        self.fleet.sort_by(message.keys)
+        self.draw()
+
+    @on(Input.Changed, "#filter")
+    def filter_changed(self, event: Input.Changed) -> None:
+        """Filter while typing; what cannot be read yet is said, and filters nothing."""
+        self.fleet.set_filter(event.value)
+        self.draw()
+
+    @on(Input.Submitted, "#filter")
+    def filter_entered(self) -> None:
+        """Back to the list; the filter stays."""
+        self.query_one(FleetTable).focus()
+
+    @on(RunTab.Submitted)
+    def run_submitted(self, message: RunTab.Submitted) -> None:
+        """Run a line in a sandbox."""
+        worker = self.run_line(message.sandbox, message.line, message.transcript)
+        self._runs[id(message.transcript)] = (message.transcript, worker)
+
+    @on(RunTab.StopAsked)
+    def stop_asked(self, message: RunTab.StopAsked) -> None:
+        """Cancel the running command; its worker ends it in the guest."""
+        _, worker = self._runs.get(id(message.transcript), (None, None))
+        if worker is not None:
+            worker.cancel()
+
+    def on_app_focus(self) -> None:
+        self._look_at(True)
+
+    def on_app_blur(self) -> None:
+        self._look_at(False)
+
+    def busy_words(self) -> list[str]:
+        """Launches, changes and running commands."""
+        running = [transcript for transcript, worker in self._runs.values() if worker.is_running]
+        return super().busy_words() + [f"{len(running)} running commands"] * bool(running)
+
+    def _opened(self, look: FirstLook) -> None:
+        if look.opening is None:
+            if look.error is not None:
+                self.last_error = (datetime.now(UTC), "opening", look.error)
+            self.draw()
+            return
+        self.isolation = look.opening.isolation
+        self.fleet.take(look.opening.inventory, is_cached=True)
+        self.draw()
+        if not self._is_watching:
+            self._is_watching = True
+            self.follow()
+
+    def _rested(self, sandbox_id: SandboxId) -> None:
+        selected = self.fleet.selected
+        if selected is not None and selected.id == sandbox_id and self.record is None:
+            self.look_up(sandbox_id, is_asked=False)
+
+    def _look_at(self, is_looked_at: bool) -> None:
+        if self._is_watching:
+            self.services.watch.set_looked_at(is_looked_at)
+
+    def draw(self) -> None:
+        """Draw everything as it is now."""
+        self.query_one(Header).show(self.fleet, self.isolation)
+        self.query_one(StatusBar).set_marks(len(self.fleet.marks))
+        self.query_one(FleetPane).show(self.first_look.error, self.isolation)
+        self._draw_detail()
+
+    def _draw_detail(self) -> None:
+        self.query_one(DetailPane).show(self.fleet, self.record, self.isolation)
+
+    def _tick(self) -> None:
+        """Once a second: what is old gets older, what runs runs longer."""
+        self.query_one(FleetPane).tick()
+        self.query_one(StatusBar).tick()
+        run = self.query_one(RunTab)
+        if any(transcript.is_running for transcript in run.transcripts.values()):
+            run.refresh_status()

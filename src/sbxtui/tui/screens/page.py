@@ -1,0 +1,46 @@
+"""A page of text over the dashboard: help, a record, an error."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from sbxtui.core.text import harmless, harmless_line
+
+
+class PageScreen(ModalScreen[None]):
+    """Shows a title and harmless text; esc, q or enter closes it, y copies the text."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter,question_mark", "close", "close"),
+        Binding("y", "copy", "copy"),
+        Binding("j,down", "scroll(1)", "down", show=False),
+        Binding("k,up", "scroll(-1)", "up", show=False),
+    ]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self.page_title = harmless_line(title)
+        self.text = harmless(text)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="page", classes="dialog") as dialog:
+            dialog.border_title = self.page_title
+            dialog.border_subtitle = "esc closes · y copies"
+            with VerticalScroll(id="page-body"):
+                yield Static(self.text, markup=False, id="page-text")
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+    def action_copy(self) -> None:
+        self.app.copy_to_clipboard(self.text)
+        self.notify("copied, by OSC 52 (your terminal may not allow it)", markup=False)
+
+    def action_scroll(self, lines: int) -> None:
+        self.query_one("#page-body").scroll_relative(y=lines, animate=False)

@@ -1,0 +1,94 @@
+"""Tab 1: everything known of the selected sandbox, with the source of what may be old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from sbxtui.core.model import Sandbox, SandboxRecord
+from sbxtui.core.text import harmless_line, short_age
+from sbxtui.tui.fleet import Fleet
+from sbxtui.tui.words import network_text, shown_name, size_text, state_text, state_tone, why_text
+
+_LABEL_WIDTH = 11
+# Shown by rows of their own, or private: a launch may hold environment variables.
+_KNOWN_FACTS = frozenset({"network", "memory_mib", "guest_version", "isolation", "launch"})
+
+
+class OverviewTab(VerticalScroll, can_focus=True):
+    """Facts as label and value, one a line."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="facts", markup=False)
+
+    def show(self, fleet: Fleet, record: SandboxRecord | None, isolation: str) -> None:
+        """Show the sandbox under the cursor; `record` is the control plane's, if it was told."""
+        sandbox = fleet.selected
+        body = self.query_one("#facts", Static)
+        if sandbox is None:
+            body.update(Content.styled("no sandbox is selected", "$sbx-muted"))
+            return
+        now = datetime.now(UTC)
+        body.update(Content("\n").join(_line(*fact) for fact in facts_of(sandbox, fleet, record, isolation, now)))
+
+
+def facts_of(
+    sandbox: Sandbox, fleet: Fleet, record: SandboxRecord | None, isolation: str, now: datetime
+) -> Iterator[tuple[str, str, str]]:
+    """Label, harmless value and the tone of each fact, in reading order; empty values are left out."""
+    last_seen = fleet.last_seen_of(sandbox)
+    yield "name", shown_name(sandbox) + ("" if sandbox.is_tracked else "  untracked: `sbx adopt ID NAME`"), ""
+    yield "state", _state_words(sandbox, fleet, now), state_tone(sandbox.state)
+    reason = (record.state_reason if record else "") or why_text(sandbox, last_seen, now)
+    candidates = [
+        ("why", reason, "warn" if state_tone(sandbox.state) in ("warn", "gone") else ""),
+        ("id", sandbox.id, ""),
+        ("image", f"{sandbox.image_name}  version {sandbox.image_version or '?'}", ""),
+        ("size", size_text(sandbox.facts.get("memory_mib")), ""),
+        ("network", network_text(sandbox), ""),
+        ("isolation", str(sandbox.facts.get("isolation") or isolation or "not told yet"), ""),
+        (
+            "created",
+            f"{sandbox.created_at.astimezone():%Y-%m-%d %H:%M:%S}  {short_age(now - sandbox.created_at)} ago",
+            "",
+        ),
+        ("endpoint", sandbox.endpoint or (record.endpoint if record else ""), ""),
+        ("ends", _end_words(record), ""),
+        ("guest", str(sandbox.facts.get("guest_version") or ""), ""),
+        ("labels", "  ".join(f"{key}={value}" for key, value in sandbox.labels.items()), ""),
+        ("image arn", sandbox.image_arn, "muted"),
+    ]
+    candidates += [(key, str(value), "muted") for key, value in sandbox.facts.items() if key not in _KNOWN_FACTS]
+    for label, value, tone in candidates:
+        if shown := harmless_line(value):
+            yield harmless_line(label, limit=_LABEL_WIDTH), shown, tone
+
+
+def _state_words(sandbox: Sandbox, fleet: Fleet, now: datetime) -> str:
+    if sandbox.seen_at is None:
+        return state_text(sandbox.state) + "  the control plane has not told"
+    if fleet.is_cached or fleet.error is not None:
+        return f"{state_text(sandbox.state)}  as of {short_age(now - sandbox.seen_at)} ago"
+    return state_text(sandbox.state)
+
+
+def _end_words(record: SandboxRecord | None) -> str:
+    if record is None:
+        return ""
+    parts = []
+    if record.idle:
+        parts.append(
+            f"suspended after {record.idle.max_idle_s} s without traffic, ended {record.idle.suspended_s} s later"
+        )
+    if record.max_duration_s:
+        parts.append(f"ended {record.max_duration_s} s after its start at the latest")
+    return "; ".join(parts) or "only when removed"
+
+
+def _line(label: str, value: str, tone: str) -> Content:
+    return Content.assemble((f"{label:<{_LABEL_WIDTH}} ", "$sbx-muted"), (value, f"$sbx-{tone}" if tone else ""))

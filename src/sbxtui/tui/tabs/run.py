@@ -1,0 +1,163 @@
+"""Tab 2: run shell lines in the selected sandbox. One line is one command; nothing is kept between them."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from sbxtui.core.model import Sandbox, SandboxState
+from sbxtui.tui.fleet import key_of
+from sbxtui.tui.widgets.output import OutputView
+from sbxtui.tui.widgets.transcript import Transcript
+from sbxtui.tui.words import shown_name, state_text
+
+_HISTORY_LINES = 200
+
+
+class LineInput(Input):
+    """A command line: up and down walk through earlier lines, ctrl+c stops what runs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "history(-1)", "earlier", show=False),
+        Binding("down", "history(1)", "later", show=False),
+        Binding("ctrl+c", "stop", "stop", show=False),
+        Binding("escape", "screen.do('back')", "back", show=False),
+    ]
+
+    class StopAsked(Message):
+        """The person wants the running command to end."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, placeholder="a shell line, enter runs it", compact=True, select_on_focus=False)
+        self.lines: list[str] = []
+        self._at = 0
+
+    def remember(self, line: str) -> None:
+        """Keep a line that was run, unless it is the last one again."""
+        if line not in self.lines[-1:]:
+            self.lines = [*self.lines, line][-_HISTORY_LINES:]
+        self._at = len(self.lines)
+
+    def action_history(self, by: int) -> None:
+        self._at = max(0, min(self._at + by, len(self.lines)))
+        self.value = self.lines[self._at] if self._at < len(self.lines) else ""
+        self.cursor_position = len(self.value)
+
+    def action_stop(self) -> None:
+        self.post_message(self.StopAsked())
+
+
+class RunTab(Vertical):
+    """Output above, line below. Each sandbox has its own transcript, which goes on while another one is shown."""
+
+    class Submitted(Message):
+        """Run `line` in `sandbox`."""
+
+        def __init__(self, sandbox: Sandbox, line: str, transcript: Transcript) -> None:
+            super().__init__()
+            self.sandbox = sandbox
+            self.line = line
+            self.transcript = transcript
+
+    class StopAsked(Message):
+        """End what runs in `transcript`."""
+
+        def __init__(self, transcript: Transcript) -> None:
+            super().__init__()
+            self.transcript = transcript
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.transcripts: dict[str, Transcript] = {}
+        self.sandbox: Sandbox | None = None
+        self._began: dict[str, float] = {}
+
+    def compose(self) -> ComposeResult:
+        yield OutputView(id="output")
+        yield Static(id="run-status", markup=False)
+        with Horizontal(id="run-line"):
+            yield Static("$ ", id="run-prompt", markup=False)
+            yield LineInput(id="line")
+
+    def show(self, sandbox: Sandbox | None) -> None:
+        """Show the transcript of a sandbox; None: there is none to show."""
+        is_other = self.sandbox is None or sandbox is None or key_of(sandbox) != key_of(self.sandbox)
+        self.sandbox = sandbox
+        self.query_one(LineInput).disabled = sandbox is None
+        if is_other:
+            self.query_one(OutputView).show(self._transcript() or Transcript())
+        self.refresh_status()
+
+    def arrived(self, transcript: Transcript) -> None:
+        """Output came to a transcript; it is painted if it is the one on screen."""
+        view = self.query_one(OutputView)
+        if view.transcript is transcript:
+            view.wake()
+        self.refresh_status()
+
+    def refresh_status(self) -> None:
+        """Say what runs, since when, and what the view leaves out."""
+        self.query_one("#run-status", Static).update(self._status(), layout=False)
+
+    @on(Input.Submitted, "#line")
+    def submitted(self, event: Input.Submitted) -> None:
+        """Run the line, if there is one and nothing runs yet."""
+        event.stop()
+        line = event.value.strip()
+        if not line or self.sandbox is None:
+            return
+        transcript = self.transcripts.setdefault(key_of(self.sandbox), Transcript())
+        if transcript.is_running:
+            self.notify("one command at a time here: ctrl+c stops the running one", severity="warning", markup=False)
+            return
+        prompt = self.query_one(LineInput)
+        prompt.remember(line)
+        prompt.value = ""
+        transcript.begin(line)
+        self._began[key_of(self.sandbox)] = monotonic()
+        self.query_one(OutputView).show(transcript)
+        self.post_message(self.Submitted(self.sandbox, line, transcript))
+        self.refresh_status()
+
+    @on(LineInput.StopAsked)
+    def stop_asked(self) -> None:
+        """Pass the wish to stop on, with what it means."""
+        transcript = self._transcript()
+        if transcript is not None and transcript.is_running:
+            self.post_message(self.StopAsked(transcript))
+        else:
+            self.query_one(LineInput).value = ""
+
+    @on(OutputView.Changed)
+    def output_changed(self) -> None:
+        """Following, pausing or dropping changed the status."""
+        self.refresh_status()
+
+    def _transcript(self) -> Transcript | None:
+        return self.transcripts.get(key_of(self.sandbox)) if self.sandbox else None
+
+    def _status(self) -> str:
+        if self.sandbox is None:
+            return "no sandbox is selected"
+        parts = [] if self._can_run() else [f"{shown_name(self.sandbox)} is {state_text(self.sandbox.state)}"]
+        transcript = self._transcript()
+        if transcript is None:
+            return " · ".join([*parts, "nothing was run here yet"])
+        if transcript.is_running:
+            parts.append(f"running {monotonic() - self._began[key_of(self.sandbox)]:.0f}s · ctrl+c stops")
+        view = self.query_one(OutputView)
+        if not view.is_following:
+            parts.append(f"PAUSED · {view.newer_lines:,} newer, G follows")
+        if transcript.dropped:
+            parts.append(f"dropped {transcript.dropped:,} oldest lines")
+        return " · ".join(parts)
+
+    def _can_run(self) -> bool:
+        return self.sandbox is not None and self.sandbox.is_tracked and self.sandbox.state is SandboxState.RUNNING

@@ -1,0 +1,128 @@
+"""The one-line bars: header, status and keys."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from textual import events
+from textual.content import Content
+from textual.widgets import Static
+
+from sbxtui.core.model import Context, ContextKind
+from sbxtui.core.text import harmless_line
+from sbxtui.tui.actions import Action, footer_actions
+from sbxtui.tui.fleet import Fleet
+from sbxtui.tui.words import counts_text
+
+
+class Bar(Static):
+    """One line that is redrawn only when its text changes."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self._shown: Content | None = None
+
+    def say(self, content: Content) -> None:
+        """Show `content`."""
+        if content != self._shown:
+            self._shown = content
+            self.update(content, layout=False)
+
+
+class Header(Bar):
+    """Where we are: context, isolation in words, counts."""
+
+    def show(self, fleet: Fleet, isolation: str) -> None:
+        """Draw it for the fleet's context."""
+        if fleet.context is None:
+            self.say(Content.assemble((" sbx", "bold $sbx-key")))
+            return
+        place, tone = isolation_words(fleet.context, isolation)
+        self.say(
+            Content.assemble(
+                (" sbx  ", "bold $sbx-key"),
+                (context_words(fleet.context), "bold"),
+                ("  ", ""),
+                (place, f"$sbx-{tone}"),
+                ("  ", ""),
+                (counts_text(fleet.all), "$sbx-muted"),
+            )
+        )
+
+
+def context_words(context: Context) -> str:
+    """A context's name with account and region where it has them."""
+    if context.kind is ContextKind.LOCAL:
+        return harmless_line(context.name)
+    parts = [context.name, f"…{context.account_id[-4:]}" if context.account_id else "", context.region]
+    return harmless_line(" ".join(part for part in parts if part))
+
+
+def isolation_words(context: Context, isolation: str) -> tuple[str, str]:
+    """Isolation in words, and the tone that repeats how much to trust it."""
+    if isolation:
+        return harmless_line(isolation), "warn" if "NOT isolated" in isolation else "good"
+    if context.kind is ContextKind.LOCAL:
+        return "local cloud not running yet", "muted"
+    return "isolation not known", "warn"
+
+
+class StatusBar(Bar):
+    """What is being done and for how long; else the marks; else what was done last."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._works: dict[str, tuple[str, float]] = {}
+        self._last: tuple[str, str] = ("", "muted")
+        self._marks = 0
+
+    @property
+    def works(self) -> list[str]:
+        """What is being done now, in words."""
+        return [words for words, _ in self._works.values()]
+
+    def begin(self, work: str, words: str) -> None:
+        """A piece of work began, or now does something else."""
+        _, since = self._works.get(work, ("", monotonic()))
+        self._works[work] = (harmless_line(words), since)
+        self.tick()
+
+    def end(self, work: str, words: str, tone: str = "muted") -> None:
+        """A piece of work ended with `words`."""
+        self._works.pop(work, None)
+        self._last = (harmless_line(words), tone)
+        self.tick()
+
+    def set_marks(self, marks: int) -> None:
+        """Say how many sandboxes are marked."""
+        self._marks = marks
+        self.tick()
+
+    def tick(self) -> None:
+        """Draw it as of now."""
+        self.say(self._content())
+
+    def _content(self) -> Content:
+        if self._works:
+            words, since = next(iter(self._works.values()))
+            more = f"  and {len(self._works) - 1} more" if len(self._works) > 1 else ""
+            return Content.assemble((f" {words} … {monotonic() - since:.0f}s{more}", "$sbx-busy"))
+        if self._marks:
+            return Content.assemble(
+                (f" {self._marks} marked", "bold"), ("   p pause   d remove   esc clear", "$sbx-muted")
+            )
+        words, tone = self._last
+        return Content.assemble((f" {words}", f"$sbx-{tone}"))
+
+
+class KeyBar(Bar):
+    """The keys that are worth knowing here; a click does the same."""
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.say(Content(" ").join(_key(action) for action in footer_actions(event.size.width)))
+
+
+def _key(action: Action) -> Content:
+    # Keys and labels are our own words, so that markup is safe here.
+    key = action.shown_key.replace("[", r"\[")
+    return Content.from_markup(f"[@click=screen.do('{action.id}')] [bold $sbx-key]{key}[/] {action.label}[/]")

@@ -1,0 +1,94 @@
+"""Which columns of the table fit a width, and what stands in them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.cells import cell_len, set_cell_size
+
+from sbxtui.core.model import Sandbox
+from sbxtui.core.text import harmless_line
+from sbxtui.tui.fleet import Fleet
+from sbxtui.tui.words import age_text, network_text, shown_name, state_text, why_text
+
+GUTTER_WIDTH = 4
+_GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: at least `min_width` cells, growing to `max_width` (0: all the rest)."""
+
+    name: str
+    min_width: int
+    max_width: int
+    sort: str
+
+
+_NAME = Column("NAME", 10, 32, "name")
+_STATE = Column("STATE", 12, 12, "state,name")
+_AGE = Column("AGE", 4, 4, "age")
+_IMAGE = Column("IMAGE", 13, 18, "image,name")
+_NET = Column("NET", 9, 9, "")
+_WHY = Column("WHY", 10, 0, "")
+ALL_COLUMNS = (_NAME, _STATE, _AGE, _IMAGE, _NET, _WHY)
+# As width shrinks, columns go in this order; name and state never do.
+_HIDE_ORDER = (_WHY, _IMAGE, _NET, _AGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A shown column and where it stands, in cells from the left edge."""
+
+    column: Column
+    start: int
+    width: int
+
+
+def layout(width: int, name_width: int = 0) -> list[Slot]:
+    """The columns that fit `width` cells, and how wide each is; names get up to `name_width`, within bounds."""
+    columns = list(ALL_COLUMNS)
+    for column in _HIDE_ORDER:
+        if _least(columns) <= width:
+            break
+        columns.remove(column)
+    spare = max(0, width - _least(columns))
+    slots, start = [], GUTTER_WIDTH
+    for column in columns:
+        most = name_width if column is _NAME else column.max_width
+        wanted = max(0, min(most, column.max_width) - column.min_width)
+        extra = spare if column.max_width == 0 else min(spare, wanted)
+        # The name takes its share first; the reason takes what is left.
+        spare -= extra
+        slots.append(Slot(column, start, column.min_width + extra))
+        start += column.min_width + extra + _GAP
+    return slots
+
+
+def cell_text(column: Column, sandbox: Sandbox, fleet: Fleet, now: datetime) -> str:
+    """What stands in a column for a sandbox; harmless, one line, any length."""
+    match column.name:
+        case "NAME":
+            return shown_name(sandbox)
+        case "STATE":
+            return state_text(sandbox.state)
+        case "AGE":
+            return age_text(sandbox, now)
+        case "IMAGE":
+            return harmless_line(sandbox.image_name, limit=80)
+        case "NET":
+            return network_text(sandbox)
+        case _:
+            return why_text(sandbox, fleet.last_seen_of(sandbox), now)
+
+
+def fitted(text: str, width: int) -> str:
+    """`text` in exactly `width` cells; what is cut off is shown by `…`."""
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(text, max(0, width - 1)) + "…" if width else ""
+
+
+def _least(columns: list[Column]) -> int:
+    return GUTTER_WIDTH + sum(column.min_width for column in columns) + _GAP * (len(columns) - 1)

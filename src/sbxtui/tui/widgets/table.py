@@ -1,0 +1,209 @@
+"""The list of sandboxes: renders visible rows only, from the fleet, at fixed column widths."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from sbxtui.core.model import Sandbox
+from sbxtui.tui.fleet import Fleet, key_of
+from sbxtui.tui.widgets.columns import GUTTER_WIDTH, Slot, cell_text, fitted, layout
+from sbxtui.tui.words import age_text, shown_name, state_tone
+
+
+class FleetTable(ScrollView, can_focus=True):
+    """Shows a `Fleet`. Posts `Moved` when the cursor is on another sandbox, `Opened` for enter or a second click."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "table--head",
+        "table--muted",
+        "table--cursor",
+        "table--cursor-blurred",
+        "table--mark",
+        *(f"table--{tone}" for tone in ("good", "busy", "calm", "gone", "warn")),
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", "down", show=False),
+        Binding("k,up", "move(-1)", "up", show=False),
+        Binding("g,home", "move_to('first')", "first", show=False),
+        Binding("G,end", "move_to('last')", "last", show=False),
+        Binding("pagedown,ctrl+d", "page(1)", "page down", show=False),
+        Binding("pageup,ctrl+u", "page(-1)", "page up", show=False),
+        Binding("enter", "open", "open", show=False),
+    ]
+    # Focus changes the cursor's style only; the table is cheap enough to be drawn anew.
+    is_lit: reactive[bool] = reactive(False)
+
+    class Moved(Message):
+        """The cursor is on another sandbox, or on none."""
+
+    class Opened(Message):
+        """The person wants the detail of the sandbox under the cursor."""
+
+    class SortAsked(Message):
+        """A column's head was clicked."""
+
+        def __init__(self, keys: str) -> None:
+            super().__init__()
+            self.keys = keys
+
+    def __init__(self, fleet: Fleet, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.fleet = fleet
+        self._now = datetime.now(UTC)
+        self._slots: list[Slot] = []
+        self._ages: list[str] = []
+        self._cursor_key = ""
+
+    def show(self) -> None:
+        """Draw the fleet as it is now; to be called after every change of it."""
+        self._now = datetime.now(UTC)
+        self._lay_out(self.size.width)
+        height = len(self.fleet.rows) + 1
+        if self.virtual_size.height != height:
+            self.virtual_size = Size(self.size.width, height)
+        self._follow_cursor()
+        self.refresh()
+        self._tell_if_moved()
+
+    def tick(self) -> None:
+        """Draw ages anew if any that is on screen changed."""
+        self._now = datetime.now(UTC)
+        ages = [age_text(self.fleet.rows[at], self._now) for at in self._visible()]
+        if ages != self._ages:
+            self._ages = ages
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            return self._head(width)
+        at = self.scroll_offset.y + y - 1
+        if at >= len(self.fleet.rows):
+            return Strip.blank(width, self.rich_style)
+        return self._row(self.fleet.rows[at], at, width)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._lay_out(event.size.width)
+        self.virtual_size = Size(event.size.width, len(self.fleet.rows) + 1)
+        self._follow_cursor()
+
+    def on_focus(self) -> None:
+        self.is_lit = True
+
+    def on_blur(self) -> None:
+        self.is_lit = False
+
+    def on_click(self, event: events.Click) -> None:
+        position = event.get_content_offset(self)
+        if position is None:
+            return
+        if position.y == 0:
+            self._head_clicked(position.x)
+            return
+        at = self.scroll_offset.y + position.y - 1
+        if at >= len(self.fleet.rows):
+            return
+        if at == self.fleet.cursor and event.chain > 1:
+            self.post_message(self.Opened())
+            return
+        self._put_cursor(at)
+
+    def action_move(self, by: int) -> None:
+        self._put_cursor(self.fleet.cursor + by)
+
+    def action_page(self, by: int) -> None:
+        self._put_cursor(self.fleet.cursor + by * max(1, self.size.height - 2))
+
+    def action_move_to(self, end: str) -> None:
+        self._put_cursor(0 if end == "first" else len(self.fleet.rows) - 1)
+
+    def action_open(self) -> None:
+        self.post_message(self.Opened())
+
+    def _put_cursor(self, row: int) -> None:
+        self.fleet.move_to(row)
+        self._follow_cursor()
+        self.refresh()
+        self._tell_if_moved()
+
+    def _tell_if_moved(self) -> None:
+        selected = self.fleet.selected
+        key = key_of(selected) if selected else ""
+        if key != self._cursor_key:
+            self._cursor_key = key
+            self.post_message(self.Moved())
+
+    def _follow_cursor(self) -> None:
+        """Scroll as little as shows the cursor; the head takes the first line."""
+        shown = self.size.height - 1
+        if shown <= 0:
+            return
+        top, cursor = self.scroll_offset.y, self.fleet.cursor
+        if cursor < top:
+            self.scroll_to(y=cursor, animate=False, force=True)
+        elif cursor >= top + shown:
+            self.scroll_to(y=cursor - shown + 1, animate=False, force=True)
+
+    def _lay_out(self, width: int) -> None:
+        self._slots = layout(width, max((cell_len(shown_name(one)) for one in self.fleet.rows), default=0))
+
+    def _visible(self) -> range:
+        top = self.scroll_offset.y
+        return range(top, min(len(self.fleet.rows), top + max(0, self.size.height - 1)))
+
+    def _head_clicked(self, x: int) -> None:
+        for slot in self._slots:
+            if slot.start <= x < slot.start + slot.width and slot.column.sort:
+                is_same = self.fleet.sort == slot.column.sort and "," not in slot.column.sort
+                self.post_message(self.SortAsked(f"-{slot.column.sort}" if is_same else slot.column.sort))
+
+    def _head(self, width: int) -> Strip:
+        style = self.get_component_rich_style("table--head")
+        text = " " * GUTTER_WIDTH + "  ".join(fitted(slot.column.name, slot.width) for slot in self._slots)
+        return Strip([Segment(text, style)]).crop_extend(0, width, style)
+
+    def _row(self, sandbox: Sandbox, at: int, width: int) -> Strip:
+        is_cursor = at == self.fleet.cursor
+        base = self._base_style(is_cursor)
+        is_marked = key_of(sandbox) in self.fleet.marks
+        mark_style = base + self._tone("mark") if is_marked else base
+        segments = [Segment("› " if is_cursor else "  ", base), Segment("✓ " if is_marked else "  ", mark_style)]
+        is_dim = self.fleet.is_dim(sandbox)
+        for slot in self._slots:
+            text = fitted(cell_text(slot.column, sandbox, self.fleet, self._now), slot.width)
+            # Reversed, a text colour would be a background: patches instead of one bar.
+            style = base if base.reverse else base + self._cell_style(slot.column.name, sandbox, is_dim)
+            segments.append(Segment(text, style))
+            segments.append(Segment("  ", base))
+        return Strip(segments).crop_extend(0, width, base)
+
+    def _base_style(self, is_cursor: bool) -> Style:
+        if not is_cursor:
+            return self.rich_style
+        return self.get_component_rich_style("table--cursor" if self.is_lit else "table--cursor-blurred")
+
+    def _cell_style(self, column: str, sandbox: Sandbox, is_dim: bool) -> Style:
+        if is_dim:
+            return self._tone("muted")
+        if column == "STATE":
+            return self._tone(state_tone(sandbox.state))
+        if column == "NAME" and sandbox.is_tracked:
+            return Style.null()
+        return self._tone("muted")
+
+    def _tone(self, name: str) -> Style:
+        """Only the colour and weight of a component style: the background is the row's."""
+        style = self.get_component_rich_style(f"table--{name}", partial=True)
+        return Style(color=style.color, bold=style.bold)

@@ -1,0 +1,125 @@
+"""What was run in one sandbox and what it printed: bounded, and harmless at the only door out."""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import repeat
+
+from sbxtui.core.text import harmless, harmless_line
+
+MAX_LINES = 10_000
+MAX_CHARS = 8 * 1024 * 1024
+# A line without an end is cut into pieces of this size, so that it neither grows without bound nor is lost.
+MAX_LINE_CHARS = 16 * 1024
+_TAB_CELLS = 8
+
+
+class Kind(StrEnum):
+    """What a line is; it decides the line's look, never its text."""
+
+    COMMAND = "command"
+    OUT = "out"
+    ERR = "err"
+    END = "end"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line as it may be shown: no escapes, no controls, tabs widened."""
+
+    kind: Kind
+    text: str
+
+
+class Transcript:
+    """Lines by sequence number: number `first` is the oldest kept, `end` the next to come.
+
+    Text is kept as decoded and made harmless when a line is read, so that a flood costs no more than its decoding.
+    """
+
+    def __init__(self, *, max_lines: int = MAX_LINES, max_chars: int = MAX_CHARS) -> None:
+        self._lines: deque[tuple[Kind, str]] = deque()
+        self._max_lines = max_lines
+        self._max_chars = max_chars
+        self._chars = 0
+        self._decoders: dict[Kind, codecs.IncrementalDecoder] = {}
+        self._partial: dict[Kind, str] = {}
+        self.first = 0
+        self.dropped = 0
+        self.is_running = False
+        self.output_lines = 0
+
+    @property
+    def end(self) -> int:
+        """One past the last line; a line still being written counts."""
+        return self.first + len(self._lines) + sum(1 for text in self._partial.values() if text)
+
+    def line(self, seq: int) -> Line | None:
+        """The line of a sequence number; None when it was dropped or is yet to come."""
+        at = seq - self.first
+        if at < 0:
+            return None
+        if at < len(self._lines):
+            kind, text = self._lines[at]
+            return Line(kind, _shown(text))
+        partial = [(kind, text) for kind, text in self._partial.items() if text]
+        at -= len(self._lines)
+        return Line(partial[at][0], _shown(partial[at][1])) if at < len(partial) else None
+
+    def begin(self, command: str) -> None:
+        """Start a block: the command line that is run now."""
+        self.is_running = True
+        self.output_lines = 0
+        self._decoders.clear()
+        self._append([(Kind.COMMAND, f"$ {harmless_line(command, limit=2_000)}")])
+
+    def feed(self, channel: str, data: bytes) -> None:
+        """Add bytes of `out` or `err` as they come; they may be cut anywhere."""
+        kind = Kind.ERR if channel == "err" else Kind.OUT
+        decoder = self._decoders.get(kind)
+        if decoder is None:
+            decoder = self._decoders[kind] = codecs.getincrementaldecoder("utf-8")("replace")
+        pieces = (self._partial.get(kind, "") + decoder.decode(data)).split("\n")
+        rest = pieces.pop()
+        if len(rest) > MAX_LINE_CHARS:
+            cut = len(rest) - len(rest) % MAX_LINE_CHARS
+            pieces.append(rest[:cut])
+            rest = rest[cut:]
+        self._partial[kind] = rest
+        if pieces:
+            self.output_lines += len(pieces)
+            self._append(list(zip(repeat(kind), _cut(pieces), strict=False)))
+
+    def finish(self, words: str, *, is_failure: bool) -> None:
+        """End the block with what became of it."""
+        for kind, text in list(self._partial.items()):
+            if text:
+                self.output_lines += 1
+                self._append([(kind, text)])
+        self._partial.clear()
+        self.is_running = False
+        self._append([(Kind.FAILED if is_failure else Kind.END, harmless_line(words, limit=2_000))])
+
+    def _append(self, lines: list[tuple[Kind, str]]) -> None:
+        self._lines.extend(lines)
+        self._chars += sum(len(text) for _, text in lines)
+        while len(self._lines) > self._max_lines or (self._chars > self._max_chars and len(self._lines) > 1):
+            _, text = self._lines.popleft()
+            self._chars -= len(text)
+            self.first += 1
+            self.dropped += 1
+
+
+def _cut(pieces: list[str]) -> list[str]:
+    if max(map(len, pieces)) <= MAX_LINE_CHARS:
+        return pieces
+    return [piece[at : at + MAX_LINE_CHARS] for piece in pieces for at in range(0, max(1, len(piece)), MAX_LINE_CHARS)]
+
+
+def _shown(text: str) -> str:
+    """As a terminal would leave the line: what a carriage return wrote over is gone, the rest is harmless."""
+    return harmless(text.rstrip("\r").rpartition("\r")[2]).replace("\n", " ").expandtabs(_TAB_CELLS)

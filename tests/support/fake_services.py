@@ -1,0 +1,245 @@
+"""A cloud in memory behind the shape of `Services`, for pilot tests of the dashboard that must be fast.
+
+It keeps the promises of the real services that the dashboard relies on: one list call, UNKNOWN with an error when it
+cannot be asked, a name that may mean another sandbox later. The same flows run on the real services in their own tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+from sbxtui.core.errors import NameTaken, SandboxNotFound, SbxError
+from sbxtui.core.model import (
+    Context,
+    ContextKind,
+    ContextName,
+    ExecResult,
+    LaunchRequest,
+    Phase,
+    Registration,
+    Sandbox,
+    SandboxId,
+    SandboxRecord,
+    SandboxState,
+)
+from sbxtui.home import Home
+from sbxtui.services.inventory import Inventory
+from sbxtui.services.jobs import Command
+from sbxtui.services.launch import CreateOptions
+from sbxtui.services.watch import Watch
+from sbxtui.settings import Settings
+from sbxtui.wiring import Services
+
+LOCAL = Context(ContextName("local"), ContextKind.LOCAL, region="local-1")
+OnOutput = Callable[[str, bytes], Awaitable[None]]
+
+
+def home_at(root: Path) -> Home:
+    """A home in a folder of a test."""
+    return Home(root / "config", root / "state", root / "cache", root / "logs")
+
+
+def sandbox(name: str, state: SandboxState = SandboxState.RUNNING, **changes: object) -> Sandbox:
+    """A sandbox as a list shows it, made an hour ago."""
+    now = datetime.now(UTC)
+    made = Sandbox(
+        context=LOCAL.name,
+        name=name,
+        id=SandboxId(f"mvm-{name or 'stranger'}"),
+        state=state,
+        image_arn="arn:aws:lambda:local-1:000000000000:microvm-image:sbx-base-2048",
+        image_version="1.0",
+        created_at=now - timedelta(hours=1),
+        endpoint="127.0.0.1:40001",
+        facts={"network": "none", "memory_mib": 2048} if name else {},
+        seen_at=now,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]  # fields by name
+
+
+@dataclass
+class FakeCloud:
+    """What exists, and how it behaves: `error` makes it unreachable, `run` decides what commands print."""
+
+    context: Context = LOCAL
+    sandboxes: list[Sandbox] = field(default_factory=list)
+    error: SbxError | None = None
+    opening_error: SbxError | None = None
+    isolation: str = "namespaces — shared kernel"
+    change_error: SbxError | None = None
+    looks: int = 0
+    run: Callable[[str, OnOutput], Awaitable[int]] | None = None
+    # Holds every answer back until it is set.
+    gate: asyncio.Event | None = None
+    created: list[tuple[str | None, CreateOptions]] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+
+
+class FakeServices:
+    """The parts of `Services` that the dashboard uses."""
+
+    def __init__(self, settings: Settings, cloud: FakeCloud) -> None:
+        self.settings = settings
+        self._cloud = cloud
+        self.inventories = _Inventories(cloud)
+        self.watch = Watch(settings.home, self.inventories)  # type: ignore[arg-type]  # the same two methods
+        self.planes = _Planes(cloud)
+        self.launcher = _Launcher(cloud)
+        self.sandboxes = _Sandboxes(cloud)
+        self.jobs = _Jobs(cloud)
+
+    @property
+    def context(self) -> Context:
+        """The context, or the reason why the store cannot be opened."""
+        if self._cloud.opening_error is not None:
+            raise self._cloud.opening_error
+        return self._cloud.context
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def services_for(root: Path, cloud: FakeCloud) -> Callable[[], Services]:
+    """A factory as `run_dashboard` takes it."""
+    settings = Settings(home=home_at(root))
+    return lambda: cast(Services, FakeServices(settings, cloud))
+
+
+class _Planes:
+    def __init__(self, cloud: FakeCloud) -> None:
+        self._cloud = cloud
+
+    def isolation_words(self, context: Context) -> str:
+        return self._cloud.isolation
+
+
+class _Inventories:
+    def __init__(self, cloud: FakeCloud) -> None:
+        self._cloud = cloud
+
+    def cached(self, context: Context) -> Inventory:
+        seen_at = datetime.now(UTC) - timedelta(minutes=3)
+        rows = tuple(replace(one, seen_at=seen_at) for one in self._cloud.sandboxes if one.is_tracked)
+        return Inventory(context, rows, seen_at if rows else None)
+
+    async def live(self, context: Context) -> Inventory:
+        cloud = self._cloud
+        cloud.looks += 1
+        if cloud.gate is not None:
+            await cloud.gate.wait()
+        if cloud.error is not None:
+            rows = tuple(
+                replace(one, state=SandboxState.UNKNOWN, seen_at=None) for one in cloud.sandboxes if one.is_tracked
+            )
+            return Inventory(context, rows, None, cloud.error)
+        now = datetime.now(UTC)
+        return Inventory(context, tuple(replace(one, seen_at=now) for one in cloud.sandboxes), now)
+
+
+class _Launcher:
+    def __init__(self, cloud: FakeCloud) -> None:
+        self._cloud = cloud
+
+    async def create(
+        self, name: str | None, options: CreateOptions, *, on_progress: Callable[[str], None] = lambda words: None
+    ) -> Registration:
+        cloud = self._cloud
+        cloud.created.append((name, options))
+        if cloud.change_error is not None:
+            raise cloud.change_error
+        if any(one.name == name for one in cloud.sandboxes):
+            raise NameTaken(f"the name `{name}` is taken in context `local`", hint="choose another")
+        on_progress(f"launching {name or 'calm-otter'}")
+        if cloud.gate is not None:
+            await cloud.gate.wait()
+        made = sandbox(name or "calm-otter", created_at=datetime.now(UTC))
+        cloud.sandboxes.append(made)
+        return _row(made)
+
+
+class _Sandboxes:
+    def __init__(self, cloud: FakeCloud) -> None:
+        self._cloud = cloud
+
+    async def find(self, reference: str) -> Registration:
+        matches = [one for one in self._cloud.sandboxes if one.name == reference]
+        # As the real one does: a unique prefix is enough.
+        matches = matches or [one for one in self._cloud.sandboxes if one.name.startswith(reference)]
+        if not matches:
+            raise SandboxNotFound(f"no sandbox `{reference}` in context `local`", hint="`sbx ls` lists them")
+        return _row(matches[0])
+
+    async def record(self, sandbox_id: SandboxId) -> SandboxRecord:
+        one = next((one for one in self._cloud.sandboxes if one.id == sandbox_id), None)
+        if one is None or self._cloud.error is not None:
+            raise self._cloud.error or SandboxNotFound(f"no sandbox `{sandbox_id}`")
+        return SandboxRecord(
+            id=one.id,
+            state=one.state,
+            endpoint=one.endpoint,
+            image_arn=one.image_arn,
+            image_version=one.image_version,
+            started_at=one.created_at,
+            max_duration_s=0,
+            state_reason=one.state_reason,
+        )
+
+    async def suspend(self, row: Registration) -> str:
+        return await self._become("suspend", row, SandboxState.SUSPENDED)
+
+    async def resume(self, row: Registration) -> str:
+        return await self._become("resume", row, SandboxState.RUNNING)
+
+    async def remove(self, row: Registration) -> str:
+        await self._become("remove", row, SandboxState.TERMINATED)
+        self._cloud.sandboxes = [one for one in self._cloud.sandboxes if one.name != row.name]
+        return "removed"
+
+    async def _become(self, verb: str, row: Registration, state: SandboxState) -> str:
+        if self._cloud.gate is not None:
+            await self._cloud.gate.wait()
+        if self._cloud.change_error is not None:
+            raise self._cloud.change_error
+        self._cloud.done.append(f"{verb} {row.name}")
+        self._cloud.sandboxes = [
+            replace(one, state=state) if one.name == row.name else one for one in self._cloud.sandboxes
+        ]
+        return "suspended; kept until it is removed" if verb == "suspend" else "running"
+
+
+class _Jobs:
+    def __init__(self, cloud: FakeCloud) -> None:
+        self._cloud = cloud
+
+    async def exec(
+        self, row: Registration, command: Command, *, stdin: bytes | None = None, on_output: OnOutput | None = None
+    ) -> ExecResult:
+        assert isinstance(command.argv, str) and on_output is not None and self._cloud.run is not None
+        try:
+            code = await self._cloud.run(command.argv, on_output)
+        except asyncio.CancelledError:
+            self._cloud.cancelled.append(command.argv)
+            raise
+        return ExecResult(exit_code=code, stdout=b"", stderr=b"", duration_s=0.1)
+
+
+def _row(one: Sandbox) -> Registration:
+    return Registration(
+        context=one.context,
+        name=one.name,
+        id=one.id,
+        phase=Phase.TRACKED,
+        request=LaunchRequest(image_arn=one.image_arn),
+        client_token="token",
+        owner="",
+        created_at=one.created_at,
+        endpoint=one.endpoint,
+        labels=one.labels,
+        facts=one.facts,
+    )
