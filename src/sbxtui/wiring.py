@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sbxtui.services.planes import ControlPlanes
     from sbxtui.services.sandboxes import Sandboxes
     from sbxtui.services.tokens import TokenService
+    from sbxtui.services.watch import Watch
     from sbxtui.store.contexts import Contexts
     from sbxtui.store.db import Store
     from sbxtui.store.events import Events
@@ -127,6 +128,13 @@ class Services:
         from sbxtui.services.jobs import Jobs
 
         return Jobs(self.guests, self.actor)
+
+    @cached_property
+    def watch(self) -> Watch:
+        """Looking at the sandboxes again and again."""
+        from sbxtui.services.watch import Watch
+
+        return Watch(self.settings.home, self.inventories)
 
     @cached_property
     def one_shots(self) -> OneShots:
