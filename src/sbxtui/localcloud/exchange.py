@@ -146,13 +146,12 @@ class Exchange:
     async def _next_head(self) -> ResponseHead:
         try:
             raw = await self._upstream.source.read_head()
+            if raw is None:
+                raise self._broken("the guest gave no answer")
+            self._touch()
+            response = parse_response(raw, self._request.method)
         except (OSError, Cut) as exc:
             raise self._broken("the guest closed the connection") from exc
-        if raw is None:
-            raise self._broken("the guest gave no answer")
-        self._touch()
-        try:
-            response = parse_response(raw, self._request.method)
         except BadMessage as exc:
             raise self._broken(exc.why) from exc
         if response.status == 101 and not self._request.wants_upgrade:
