@@ -208,7 +208,11 @@ class ControlApi:
         if self.context.kind is ContextKind.LOCAL and self.context.account_id:
             return self.context.account_id
         answer = await self._call("GetCallerIdentity", {}, kind="account", service="sts")
-        return str(answer.get("Account", ""))
+        if not (account_id := str(answer.get("Account") or "")):
+            raise ControlUnavailable(
+                f"cannot tell whose credentials context `{self.context.name}` uses", hint="try again"
+            )
+        return account_id
 
     def _check_scope(self, ports: Sequence[int], ttl_minutes: int) -> None:
         for port in ports:
@@ -280,8 +284,8 @@ class ControlApi:
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.parsers import ResponseParserError
 
-        from sbxtui.control.errors import translate
-        from sbxtui.control.limits import check_limits
+        from sbxtui.control.errors import no_answer, translate
+        from sbxtui.control.limits import check_limits, is_answer
 
         try:
             client = self._client(call.service)
@@ -290,6 +294,11 @@ class ControlApi:
             answer: dict[str, Any] = method(**parameters)
         except (BotoCoreError, ClientError, ResponseParserError) as exc:
             raise translate(exc, call) from exc
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            # botocore's parsers stumble like this over bodies that no AWS service sends.
+            raise no_answer(call) from exc
+        if not is_answer(client, call.operation, answer):
+            raise no_answer(call)
         return answer
 
     def _client(self, service: str) -> Any:

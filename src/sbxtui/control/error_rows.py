@@ -46,6 +46,13 @@ class Row:
 
 # For answers no row fits.
 OTHERWISE = Row((), ControlUnavailable, "{service} failed ({status}){message}", "try again in a moment")
+NO_AWS_ANSWER = Row(
+    ("ResponseParserError",),
+    ControlUnavailable,
+    "{endpoint} answered with something that is no answer of AWS",
+    "{endpoint_hint}",
+    is_private=True,
+)
 NO_SUCH_ADDRESS = Row((), Unsupported, "the server has no such address", "{endpoint_hint}")
 
 # Errors AWS answers, by code; the first row that fits counts.
@@ -290,12 +297,6 @@ UNANSWERED: tuple[Row, ...] = (
         "the connection to {endpoint} broke{message}",
         "try again",
     ),
-    Row(
-        ("ResponseParserError",),
-        ControlUnavailable,
-        "{endpoint} answered with something that is no answer of AWS",
-        "{endpoint_hint}",
-        is_private=True,
-    ),
+    NO_AWS_ANSWER,
     Row(("ParamValidationError",), UsageError, "the request is not valid{message}", "check the values given"),
 )

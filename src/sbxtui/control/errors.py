@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from sbxtui.control.calls import Call
-from sbxtui.control.error_rows import ANSWERED, NO_SUCH_ADDRESS, OTHERWISE, SERVED_REGIONS, UNANSWERED, Row
+from sbxtui.control.error_rows import (
+    ANSWERED,
+    NO_AWS_ANSWER,
+    NO_SUCH_ADDRESS,
+    OTHERWISE,
+    SERVED_REGIONS,
+    UNANSWERED,
+    Row,
+)
 from sbxtui.control.retry import FINAL, RETRY_AFTER
 from sbxtui.core.errors import AccessDenied, ImageNotFound, SandboxNotFound, SbxError
 from sbxtui.core.model import ContextKind
@@ -16,6 +24,11 @@ from sbxtui.core.text import harmless_line
 # Long runs of token-like characters: credentials and endpoint tokens look like this, words do not.
 _SECRET_LIKE = re.compile(r"[A-Za-z0-9+/=_.\-%]{100,}")
 _HTML = re.compile(r"\s*<(?:!doctype|html)", re.IGNORECASE)
+
+
+def no_answer(call: Call) -> SbxError:
+    """The error for a success that AWS did not send: a captive portal or a proxy answers 200 with a page of its own."""
+    return _build(NO_AWS_ANSWER, call)
 
 
 def translate(error: Exception, call: Call) -> SbxError:
@@ -41,10 +54,11 @@ def _answered(error: Exception, response: Mapping[str, Any], call: Call) -> SbxE
     details = _details(code, status, metadata, response)
     if code.startswith("AccessDenied") and not message and _is_unserved(call):
         return _unserved_region(call, details)
-    if code.startswith("ResourceNotFound") or (status == 404 and code != "404"):
+    if code.startswith("ResourceNotFound"):
         return _missing(call, message, details)
-    fitting = (row for row in ANSWERED if _fits(row, code, message))
-    row = NO_SUCH_ADDRESS if status == 404 else next(fitting, OTHERWISE)
+    # A 404 whose body is no error of AWS carries its status as the code.
+    unfitting = NO_SUCH_ADDRESS if code == "404" else OTHERWISE
+    row = next((row for row in ANSWERED if _fits(row, code, message)), unfitting)
     if row.is_private:
         # AWS quotes the signed request, session token included; the chained error must not carry it on.
         error.args = (f"{code} (its text is left out: it may quote credentials)",)

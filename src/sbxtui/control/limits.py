@@ -1,4 +1,4 @@
-"""Checking a request against the service's own model before it is sent.
+"""Checking requests and answers against the service's own model.
 
 botocore checks what is required and the minimums, not the maximums; a launch that must fail should fail before anything
 is billed.
@@ -20,6 +20,19 @@ def check_limits(client: Any, operation: str, parameters: dict[str, Any]) -> Non
     shape = client.meta.service_model.operation_model(operation).input_shape
     if shape is not None:
         _check(shape, parameters, operation)
+
+
+def is_answer(client: Any, operation: str, answer: dict[str, Any]) -> bool:
+    """Whether a success holds anything of what the operation must answer, and is no web page.
+
+    botocore reads a body that is no JSON as an empty answer; a list without items would then show everything as gone.
+    """
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    if "html" in headers.get("content-type", ""):
+        return False
+    shape = client.meta.service_model.operation_model(operation).output_shape
+    required = shape.required_members if shape is not None else []
+    return not required or any(member in answer for member in required)
 
 
 def _check(shape: Any, value: Any, path: str) -> None:
