@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from time import perf_counter
 
 from textual import work
 from textual.screen import Screen
@@ -20,9 +21,9 @@ from sbxtui.tui.widgets.transcript import Transcript
 from sbxtui.tui.words import shown_name
 from sbxtui.wiring import Services
 
-# Reading goes on in slices, so that a flood leaves time for keys and painting.
-_SLICE_BYTES = 256 * 1024
-_REST_S = 0.04
+# A flood gets a third of the time: after this much work, reading rests for twice as long, and keys and painting run.
+_WORK_S = 0.008
+_RESTS_PER_WORK = 2
 
 
 class Operations(Screen[None]):
@@ -184,16 +185,17 @@ def result_words(result: ExecResult, transcript: Transcript) -> str:
 
 
 def _feeder(screen: Operations, transcript: Transcript) -> Callable[[str, bytes], Awaitable[None]]:
-    """A receiver of output that rests after every slice; the guest holds the command meanwhile, so nothing is lost."""
-    taken_bytes = 0
+    """A receiver of output that rests when there is much; the guest holds the command meanwhile, so nothing is lost."""
+    worked_s = 0.0
 
     async def feed(channel: str, data: bytes) -> None:
-        nonlocal taken_bytes
+        nonlocal worked_s
+        began = perf_counter()
         transcript.feed(channel, data)
         screen.post_message(OutputArrived(transcript))
-        taken_bytes += len(data)
-        if taken_bytes >= _SLICE_BYTES:
-            taken_bytes = 0
-            await asyncio.sleep(_REST_S)
+        worked_s += perf_counter() - began
+        if worked_s >= _WORK_S:
+            rest_s, worked_s = worked_s * _RESTS_PER_WORK, 0.0
+            await asyncio.sleep(rest_s)
 
     return feed

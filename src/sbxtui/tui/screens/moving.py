@@ -30,7 +30,7 @@ class Moving(Doing):
         """Open the filter."""
         box = self.query_one(FilterInput)
         box.display = True
-        box.focus()
+        self.set_focus(box)
 
     def do_sort(self) -> None:
         """The next order."""
@@ -77,7 +77,7 @@ class Moving(Doing):
         if self.has_class("-detail-front"):
             self._to_front("fleet", self.query_one(FleetTable))
         elif box.has_focus:
-            self.query_one(FleetTable).focus()
+            self.set_focus(self.query_one(FleetTable))
         elif self.has_class("-zoomed"):
             self.remove_class("-zoomed")
         elif self.fleet.marks:
@@ -99,5 +99,8 @@ class Moving(Doing):
     def _to_front(self, pane: str, widget: Widget) -> None:
         """Focus a widget; where only one pane is shown, its pane is shown first."""
         self.set_class(pane == "detail", "-detail-front")
-        # A hidden widget cannot be focused, and it is shown only after styles were applied.
-        self.call_after_refresh(widget.focus)
+        # At once, so that the next key typed goes there; what is still hidden takes focus only when it is shown.
+        if widget.focusable:
+            self.set_focus(widget)
+        else:
+            self.call_after_refresh(self.set_focus, widget)

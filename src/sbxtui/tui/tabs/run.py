@@ -57,6 +57,8 @@ class LineInput(Input):
 class RunTab(Vertical):
     """Output above, line below. Each sandbox has its own transcript, which goes on while another one is shown."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "stop", "stop", show=False)]
+
     class Submitted(Message):
         """Run `line` in `sandbox`."""
 
@@ -100,7 +102,6 @@ class RunTab(Vertical):
         view = self.query_one(OutputView)
         if view.transcript is transcript:
             view.wake()
-        self.refresh_status()
 
     def refresh_status(self) -> None:
         """Say what runs, since when, and what the view leaves out."""
@@ -127,8 +128,7 @@ class RunTab(Vertical):
         self.refresh_status()
 
     @on(LineInput.StopAsked)
-    def stop_asked(self) -> None:
-        """Pass the wish to stop on, with what it means."""
+    def action_stop(self) -> None:
         transcript = self._transcript()
         if transcript is not None and transcript.is_running:
             self.post_message(self.StopAsked(transcript))

@@ -98,7 +98,7 @@ class DetailPane(Vertical):
         self.query_one(ContentSwitcher).current = tab
         self._say_border()
         if has_focus:
-            self.call_after_refresh(self.first_inside().focus)
+            self.screen.set_focus(self.first_inside())
 
     def first_inside(self) -> Widget:
         """What gets the focus when this pane does."""

@@ -91,8 +91,9 @@ class Transcript:
             rest = rest[cut:]
         self._partial[kind] = rest
         if pieces:
+            pieces = _cut(pieces)
             self.output_lines += len(pieces)
-            self._append(list(zip(repeat(kind), _cut(pieces), strict=False)))
+            self._append(list(zip(repeat(kind), self._newest(pieces), strict=False)))
 
     def finish(self, words: str, *, is_failure: bool) -> None:
         """End the block with what became of it."""
@@ -103,6 +104,18 @@ class Transcript:
         self._partial.clear()
         self.is_running = False
         self._append([(Kind.FAILED if is_failure else Kind.END, harmless_line(words, limit=2_000))])
+
+    def _newest(self, pieces: list[str]) -> list[str]:
+        """What of `pieces` can be kept; the rest, and everything before it, is dropped without being looked at."""
+        excess = len(pieces) - self._max_lines
+        if excess <= 0:
+            return pieces
+        lost = len(self._lines) + excess
+        self._lines.clear()
+        self._chars = 0
+        self.first += lost
+        self.dropped += lost
+        return pieces[excess:]
 
     def _append(self, lines: list[tuple[Kind, str]]) -> None:
         self._lines.extend(lines)
