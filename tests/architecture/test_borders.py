@@ -24,15 +24,16 @@ ENVIRONMENT_READERS = {
     "src/sbxtui/localcloud/keeper.py": "it empties its environment, so that no sandbox inherits any of it",
     "src/sbxtui/localcloud/runtimes/boot_source.py": "inside the sandbox: what the keeper set goes on to init",
     "guest/sbxguest/init.py": "the guest's configuration is its environment, as a container's is",
+    "src/sbxtui/localcloud/main.py": "it drops the caller's AWS variables before botocore can see them",
     "guest/sbxguest/bridge.py": "the same, for the other program in a sandbox",
 }
 
 # `except Exception` at process boundaries: what gets here is logged or shown, and the process lives on.
 CATCH_ALLS = {
     "src/sbxtui/cli/main.py": "the CLI's outermost frame turns anything into an error for people",
-    "src/sbxtui/runner/main.py": "the supervisor outlives what one row does to it",
     "src/sbxtui/runner/reconcile.py": "one context that fails must not keep the others from being reconciled",
     "src/sbxtui/localcloud/server.py": "a request handler answers 500 and serves the next one",
+    "src/sbxtui/localcloud/endpoints.py": "one broken connection must not end the endpoint",
     "src/sbxtui/localcloud/keeper.py": "the keeper outlives what a runtime does to it",
     "src/sbxtui/localcloud/runtimes/launch.py": "between fork and exec nothing may return into the caller's copy",
     "guest/sbxguest/app.py": "a request handler answers 500 and serves the next one",
