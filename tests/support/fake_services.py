@@ -218,9 +218,14 @@ class _Jobs:
         self._cloud = cloud
 
     async def exec(
-        self, row: Registration, command: Command, *, stdin: bytes | None = None, on_output: OnOutput | None = None
+        self,
+        row: Registration,
+        command: Command,
+        *,
+        on_output: OnOutput | None = None,
+        ends_with_caller: bool = False,
     ) -> ExecResult:
-        assert isinstance(command.argv, str) and on_output is not None and self._cloud.run is not None
+        assert ends_with_caller and isinstance(command.argv, str) and on_output is not None and self._cloud.run is not None
         try:
             code = await self._cloud.run(command.argv, on_output)
         except asyncio.CancelledError:

@@ -36,6 +36,7 @@ class Jobs:
         *,
         stdin: bytes | AsyncIterator[bytes] | None = None,
         on_output: OnOutput | None = None,
+        ends_with_caller: bool = False,
     ) -> ExecResult:
         """Run a command to its end.
 
@@ -44,6 +45,7 @@ class Jobs:
             command: What.
             stdin: Bytes for its standard input; None gives it an empty one.
             on_output: Called with ("out" or "err", bytes) as output arrives; then the result carries none.
+            ends_with_caller: Cancelling this call, or losing this process, ends the command; else it goes on.
 
         Raises:
             GuestUnreachable: The guest cannot be reached. Conflict: The sandbox is suspended.
@@ -58,4 +60,5 @@ class Jobs:
                 user=command.user,
                 actor=self._actor,
                 on_output=on_output,
+                ends_with_caller=ends_with_caller,
             )

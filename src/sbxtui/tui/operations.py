@@ -112,7 +112,8 @@ class Operations(Screen[None]):
             from sbxtui.services.jobs import Command
 
             row = await self._row_of(sandbox)
-            result = await jobs.exec(row, Command(argv=line), on_output=_feeder(self, transcript))
+            feed = _feeder(self, transcript)
+            result = await jobs.exec(row, Command(argv=line), on_output=feed, ends_with_caller=True)
             transcript.finish(result_words(result, transcript), is_failure=result.exit_code != 0)
         except SbxError as exc:
             failure = exc
