@@ -83,7 +83,11 @@ class GuestFiles:
             query["parents"] = "1"
         if if_sha256:
             query["if_sha256"] = if_sha256
-        headers = {} if size_bytes is None else {"content-length": str(size_bytes)}
+        headers = {}
+        if size_bytes is not None:
+            headers["content-length"] = str(size_bytes)
+            source = _once(chunks) if isinstance(chunks, bytes) else chunks
+            chunks = filewire.exactly(source, size_bytes, path)
         with translated(f"writing {shown(path)}"):
             answer = await self._http.put(
                 filewire.url("/v2/files", path, query), content=chunks, headers=headers, timeout=_TIMEOUT
@@ -203,3 +207,7 @@ class GuestFiles:
                     yield value
         if not has_ended:
             raise garbled("the listing was cut off")
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -167,6 +167,27 @@ def tree_report(fields: Mapping[str, Any]) -> TreeReport:
         problems=tuple(Problem(text(one, "path"), text(one, "code")) for one in problems),
         problem_count=whole(fields, "problem_count"),
     )
+
+
+async def exactly(chunks: AsyncIterable[bytes], size_bytes: int, path: str) -> AsyncIterator[bytes]:
+    """The chunks, if they are `size_bytes` in all.
+
+    Raises:
+        UsageError: They are more or fewer; the last one is held back then, so that no receiver takes them as whole.
+    """
+    left = size_bytes
+    held = b""
+    async for chunk in chunks:
+        if held:
+            yield held
+        held = chunk
+        left -= len(chunk)
+        if left < 0:
+            break
+    if left:
+        raise UsageError(f"the source of {shown(path)} changed its size while it was sent", hint="try again")
+    if held:
+        yield held
 
 
 async def packed(source: Path) -> AsyncIterator[bytes]:
