@@ -52,14 +52,20 @@ async def test_the_guest_answers_and_tells_the_runtimes_own_words(spec: SandboxS
     assert status.state is KeeperState.RUNNING
 
 
-async def test_jobs_have_a_work_folder_a_home_a_temporary_folder_and_python(spec: SandboxSpec) -> None:
+async def test_jobs_have_a_work_folder_a_temporary_folder_and_python(spec: SandboxSpec) -> None:
     async with running(spec) as sandbox:
         ran = await sandbox.run(
-            "set -e; echo a > file; echo b > $HOME/file; echo c > $(mktemp); python3 -c 'print(6*7)'; "
-            "pwd; cat file $HOME/file"
+            "set -e; echo a > file; t=$(mktemp); echo b > $t; python3 -c 'print(6*7)'; pwd; cat file $t; rm $t"
         )
         workdir = (await sandbox.hello())["workdir"]
     assert (ran.code, ran.out.split()) == (0, ["42", workdir, "a", "b"]), ran
+
+
+async def test_jobs_have_a_home_of_their_own_where_there_is_isolation(place: Place) -> None:
+    require_runtime("bubblewrap", place.images_dir)
+    async with running(place.spec()) as sandbox:
+        ran = await sandbox.run("set -e; echo b > $HOME/file; echo $HOME; id -un; python -m venv --without-pip $HOME/v")
+    assert (ran.code, ran.out.split()) == (0, ["/home/sandbox", "sandbox"]), ran
 
 
 async def test_the_environment_of_the_host_does_not_get_in(spec: SandboxSpec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +132,7 @@ async def test_thaw_leaves_a_job_stopped_that_its_owner_had_stopped(spec: Sandbo
 
 async def test_terminate_leaves_nothing_but_the_record_of_the_end(spec: SandboxSpec) -> None:
     async with running(spec) as sandbox:
-        await sandbox.run("mkdir -p deep/er; chmod 0 deep; ln -s / $HOME/link; setsid sleep 1000 > /dev/null 2>&1 &")
+        await sandbox.run("mkdir -p deep/er; chmod 0 deep; ln -s / link; setsid sleep 1000 > /dev/null 2>&1 &")
         ended = await sandbox.keeper.terminate(5)
     assert (ended.exit_code, ended.signal, ended.reason) == (0, 0, "terminated")
     assert read_exit(spec.sandbox_dir) == ended
