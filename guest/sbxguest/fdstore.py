@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 from typing import Any
 
 from sbxguest import descriptors
@@ -15,7 +16,7 @@ KEPT = ("log", "in_w", "out_r", "err_r")
 class Entry:
     """One job: its kept descriptors and what its shim has told."""
 
-    __slots__ = ("code", "failure", "fds", "is_empty", "key", "pid", "shim", "shim_pid")
+    __slots__ = ("code", "failure", "fds", "is_empty", "key", "pid", "shim")
 
     def __init__(self, key: str, fds: dict[str, int]) -> None:
         self.key = key
@@ -25,7 +26,6 @@ class Entry:
         self.failure: tuple[str, int] | None = None
         self.is_empty = False
         self.shim: Link | None = None
-        self.shim_pid = 0
 
     def messages(self) -> list[dict[str, Any]]:
         """All that happened so far, as the server would have been told it."""
@@ -84,6 +84,8 @@ class FdStore:
     def note(self, entry: Entry, message: dict[str, Any]) -> dict[str, Any]:
         """Take over what a shim told; returns it as the server is to hear it."""
         match message["op"]:
+            case "empty":
+                entry.is_empty = True
             case "started":
                 entry.pid = int(message["pid"])
             case "failed":
@@ -92,12 +94,12 @@ class FdStore:
                 entry.code = int(message["code"])
         return {**message, "job": entry.key}
 
-    def note_end(self, entry: Entry) -> list[dict[str, Any]]:
-        """The shim's link closed: nothing of the job is left, or the shim itself was killed."""
-        entry.shim = None
+    def note_loss(self, entry: Entry) -> list[dict[str, Any]]:
+        """The job's shim was killed: what is not known of the job by now is never told by anyone."""
         told: list[dict[str, Any]] = []
         if not entry.pid and entry.failure is None:
             told.append(self.note(entry, {"op": "failed", "stage": "spawn", "errno": errno.EAGAIN}))
-        entry.is_empty = True
-        told.append({"op": "empty", "job": entry.key})
+        if entry.pid and entry.code is None:
+            told.append(self.note(entry, {"op": "exit", "code": -signal.SIGKILL}))
+        told.append(self.note(entry, {"op": "empty"}))
         return told

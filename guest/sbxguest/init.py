@@ -26,6 +26,7 @@ _BACKOFF_MAX_S = 5.0
 _STABLE_S = 10.0
 _STOP_S = 3.0
 _OOM_SCORE = -900
+_IDLE_SHIMS_MAX = 2
 
 
 def main() -> NoReturn:
@@ -76,6 +77,17 @@ def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.sock
     return sock
 
 
+class _Shim:
+    """A forked shim as init sees it; `entry` is the job it serves now."""
+
+    __slots__ = ("entry", "link", "pid")
+
+    def __init__(self, link: Link, pid: int) -> None:
+        self.link = link
+        self.pid = pid
+        self.entry: Entry | None = None
+
+
 class _Init:
     """The loop. Every child is the server, a shim, or an orphan of a shim that was killed."""
 
@@ -88,9 +100,9 @@ class _Init:
         self._server_started_s = 0.0
         self._backoff_s = _BACKOFF_MIN_S
         self._restart_at_s = 0.0
-        self._shims: dict[int, Entry] = {}
-        self._idle_shim: tuple[Link, int] | None = None
-        self._wants_idle_shim = True
+        self._shims: dict[int, _Shim] = {}
+        self._idle_shims: list[_Shim] = []
+        self._wants_prefork = True
         self._is_stopping = False
         self._poll = select.poll()
         self._wakeup, wakeup_w = os.pipe()
@@ -107,7 +119,7 @@ class _Init:
             if not self._server_pid and time.monotonic() >= self._restart_at_s:
                 self._start_server()
             ready = dict(self._poll.poll(self._poll_timeout_ms()))
-            if not ready and self._wants_idle_shim:
+            if not ready and self._wants_prefork:
                 self._prefork()
                 continue
             with contextlib.suppress(BlockingIOError):
@@ -121,13 +133,13 @@ class _Init:
     def _poll_timeout_ms(self) -> int | None:
         if not self._server_pid:
             return max(0, int((self._restart_at_s - time.monotonic()) * 1000) + 1)
-        return 0 if self._wants_idle_shim else None
+        return 0 if self._wants_prefork else None
 
     def _prefork(self) -> None:
         """With nothing else to do, fork a shim ahead: the next job then does not wait for it."""
-        self._wants_idle_shim = False
+        self._wants_prefork = False
         with contextlib.suppress(OSError):
-            self._idle_shim = self._fork_shim()
+            self._idle_shims.append(self._fork_shim())
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._is_stopping = self._is_stopping or number in (signal.SIGTERM, signal.SIGINT)
@@ -211,19 +223,17 @@ class _Init:
     def _spawn(self, key: str, fds: dict[str, int]) -> None:
         entry = self._store.add(key, {name: fds.pop(name) for name in KEPT if name in fds})
         try:
-            link, entry.shim_pid = self._idle_shim or self._fork_shim()
+            chosen = self._idle_shims.pop() if self._idle_shims else self._fork_shim()
         except OSError as exc:
             descriptors.close_all(fds.values())
             self._tell(self._store.note(entry, {"op": "failed", "stage": "spawn", "errno": exc.errno}))
             return
-        self._idle_shim = None
-        self._wants_idle_shim = True
-        entry.shim = link
-        self._shims[link.sock.fileno()] = entry
-        self._poll.register(link.sock, select.POLLIN)
-        link.post({"op": "spawn", "fds": list(fds)}, list(fds.values()), closes_fds=True)
+        chosen.entry = entry
+        entry.shim = chosen.link
+        chosen.link.post({"op": "spawn", "fds": list(fds)}, list(fds.values()), closes_fds=True)
+        self._wants_prefork = not self._idle_shims
 
-    def _fork_shim(self) -> tuple[Link, int]:
+    def _fork_shim(self) -> _Shim:
         ours, theirs = make_pair()
         try:
             pid = os.fork()
@@ -234,36 +244,52 @@ class _Init:
         if pid == 0:
             shim.run(Link(theirs))
         theirs.close()
-        return Link(ours), pid
+        made = _Shim(Link(ours), pid)
+        self._shims[ours.fileno()] = made
+        self._poll.register(ours, select.POLLIN)
+        return made
 
     def _serve_shim(self, fd: int) -> None:
-        entry = self._shims[fd]
-        link = entry.shim
-        if link is None:
-            return
-        for message, _fds in link.receive():
+        served = self._shims[fd]
+        for message, _fds in served.link.receive():
+            entry = served.entry
+            if entry is None:
+                continue
             self._tell(self._store.note(entry, message))
-        link.flush()
-        if link.is_closed:
-            self._lose_shim(fd, entry, link)
+            if message["op"] == "empty":
+                entry.shim = served.entry = None
+                self._retire(served)
+        served.link.flush()
+        if served.link.is_closed and fd in self._shims:
+            self._lose_shim(fd, served)
 
-    def _lose_shim(self, fd: int, entry: Entry, link: Link) -> None:
-        self._poll.unregister(link.sock)
+    def _retire(self, served: _Shim) -> None:
+        """Keep a shim that has no job for the next one, or let it end."""
+        if len(self._idle_shims) < _IDLE_SHIMS_MAX:
+            self._idle_shims.append(served)
+            self._wants_prefork = False
+            return
+        fd = served.link.sock.fileno()
+        self._poll.unregister(fd)
         del self._shims[fd]
-        link.close()
-        if entry.pid and entry.code is None:
-            # The shim was killed: its children are ours now, and whatever is left of the job ends with it.
-            self._end_orphans(entry)
-            self._tell(self._store.note(entry, {"op": "exit", "code": -signal.SIGKILL}))
-        for message in self._store.note_end(entry):
-            self._tell(message)
+        served.link.close()
+
+    def _lose_shim(self, fd: int, lost: _Shim) -> None:
+        self._poll.unregister(fd)
+        del self._shims[fd]
+        lost.link.close()
+        if lost in self._idle_shims:
+            self._idle_shims.remove(lost)
+        if lost.entry is not None:
+            lost.entry.shim = None
+            self._end_orphans(lost.entry)
+            for message in self._store.note_loss(lost.entry):
+                self._tell(message)
 
     def _end_orphans(self, entry: Entry) -> None:
-        known = {self._server_pid, *(other.shim_pid for other in self._shims.values())}
-        if self._idle_shim is not None:
-            known.add(self._idle_shim[1])
-        everybody = kernel.parents()
-        for pid, (parent, group, _state) in everybody.items():
+        """A shim was killed and its children are ours now: whatever is left of its job ends with it."""
+        known = {self._server_pid, *(other.pid for other in self._shims.values())}
+        for pid, (parent, group, _state) in kernel.parents().items():
             if parent == os.getpid() and pid not in known and group in (pid, entry.pid):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -285,21 +311,14 @@ class _Init:
                 return
             if pid == self._server_pid:
                 self._lose_server(status)
-            elif self._idle_shim is not None and pid == self._idle_shim[1]:
-                self._idle_shim[0].close()
-                self._idle_shim = None
-                self._wants_idle_shim = True
 
     def _stop(self) -> None:
         """End the server, then every job: a shim whose link closes kills its job's whole tree."""
         if self._server_pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._server_pid, signal.SIGTERM)
-        if self._idle_shim is not None:
-            self._idle_shim[0].close()
-        for entry in self._shims.values():
-            if entry.shim is not None:
-                entry.shim.close()
+        for running in self._shims.values():
+            running.link.close()
         deadline_s = time.monotonic() + _STOP_S
         while time.monotonic() < deadline_s:
             try:

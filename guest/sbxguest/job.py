@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal as signals
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,6 +41,9 @@ class Job:
         self.digest = digest
         self.log = log
         self.state = JobState(log.fd)
+        # Whether EXIT stands behind the log.
+        self.is_finished = self.state.has(Flag.FINISHED)
+        self.on_finished: Callable[[Job], None] = _nobody
         self.pid = 0
         self.failure: tuple[str, int] | None = None
         self.settled = asyncio.Event()
@@ -65,11 +68,6 @@ class Job:
         self._was_killed = False
 
     # -- what is known ------------------------------------------------------------------------------------------------
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether EXIT stands behind the log."""
-        return self.state.has(Flag.FINISHED)
 
     @property
     def exit(self) -> dict[str, Any]:
@@ -320,6 +318,8 @@ class Job:
         if state.exit_code == -signals.SIGKILL and not self._was_killed and oom_kills() > self._oom_kills:
             state.flags |= Flag.OOM
         state.set(Flag.FINISHED)
+        self.is_finished = True
+        self.on_finished(self)
         self._check_watchers()
         self.close_stdin()
         self._resume()
@@ -347,3 +347,7 @@ class Job:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _nobody(_job: Job) -> None:
+    """Nobody keeps account of this job."""

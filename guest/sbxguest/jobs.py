@@ -32,6 +32,9 @@ class JobTable:
         self._state = state
         self._clock = clock
         self._jobs: dict[str, Job] = {}
+        self._finished: dict[str, Job] = {}
+        self._live_bytes = 0
+        self._finished_bytes = 0
         init.on_message = self._on_init
 
     def adopt(self, kept: Mapping[str, dict[str, int]], told: list[dict[str, Any]]) -> None:
@@ -44,7 +47,7 @@ class JobTable:
                 descriptors.close_all(fds.values())
                 self._init.drop(job_id)
                 continue
-            self._jobs[job_id] = Job(meta["shown"], meta["digest"], log, fds, init=self._init, clock=self._clock)
+            self._add(Job(meta["shown"], meta["digest"], log, fds, init=self._init, clock=self._clock))
         for message in told:
             self._on_init(str(message["job"]), message)
         for job in list(self._jobs.values()):
@@ -114,7 +117,7 @@ class JobTable:
             raise WireError(503, "cannot_start", f"job `{spec.id}` cannot be started: {exc.strerror}") from exc
         descriptors.close_all(fds.pop(name) for name in ("spec", "out_w", "err_w", "in_r") if name in fds)
         job = Job(shown, spec.digest, log, fds, init=self._init, clock=self._clock)
-        self._jobs[spec.id] = job
+        self._add(job)
         job.start_pumps()
         return job
 
@@ -147,25 +150,38 @@ class JobTable:
 
     def _make_room(self, ring_bytes: int) -> int:
         """Evict finished jobs, oldest first, and settle how large a new ring may be."""
-        finished = [job for job in self._jobs.values() if job.is_finished]
-        live = [job for job in self._jobs.values() if not job.is_finished]
-        if len(live) >= LIVE_JOBS_MAX:
+        live_count = len(self._jobs) - len(self._finished)
+        if live_count >= LIVE_JOBS_MAX:
             raise WireError(
-                429, "too_many_jobs", f"{len(live)} jobs are running; {LIVE_JOBS_MAX} may", hint="end some first"
+                429, "too_many_jobs", f"{live_count} jobs are running; {LIVE_JOBS_MAX} may", hint="end some first"
             )
-        live_bytes = sum(job.log.ring_bytes for job in live)
-        ring_bytes = min(ring_bytes, max(_RING_BYTES_LEAST, (wire.RINGS_TOTAL_BYTES - live_bytes) // 2))
-        finished_bytes = sum(job.log.size_bytes for job in finished)
-        for job in finished:
-            over = live_bytes + ring_bytes + finished_bytes > wire.RINGS_TOTAL_BYTES
-            if not over and len(finished) - finished.index(job) < FINISHED_JOBS_MAX:
-                break
-            finished_bytes -= job.log.size_bytes
-            self._forget(job)
+        ring_bytes = min(ring_bytes, max(_RING_BYTES_LEAST, (wire.RINGS_TOTAL_BYTES - self._live_bytes) // 2))
+        room_bytes = wire.RINGS_TOTAL_BYTES - self._live_bytes - ring_bytes
+        while self._finished and (self._finished_bytes > room_bytes or len(self._finished) >= FINISHED_JOBS_MAX):
+            self._forget(next(iter(self._finished.values())))
         return ring_bytes
 
+    def _add(self, job: Job) -> None:
+        self._jobs[job.id] = job
+        self._live_bytes += job.log.ring_bytes
+        if job.is_finished:
+            self._on_finished(job)
+        else:
+            job.on_finished = self._on_finished
+
+    def _on_finished(self, job: Job) -> None:
+        if self._jobs.get(job.id) is job:
+            self._finished[job.id] = job
+            self._live_bytes -= job.log.ring_bytes
+            self._finished_bytes += job.log.size_bytes
+
     def _forget(self, job: Job) -> None:
-        self._jobs.pop(job.id, None)
+        if self._jobs.get(job.id) is job:
+            del self._jobs[job.id]
+            if self._finished.pop(job.id, None) is None:
+                self._live_bytes -= job.log.ring_bytes
+            else:
+                self._finished_bytes -= job.log.size_bytes
         job.close()
         self._init.drop(job.id)
 

@@ -1,9 +1,9 @@
-"""One small process per running job: parent of its leader and, as subreaper, of every orphan the job leaves.
+"""One small process beside each running job: parent of its leader and, as subreaper, of every orphan the job leaves.
 
 Because it is the only one that waits for them, it always knows which pids are really the job's: no signal can hit a
 recycled pid, and a descendant that called `setsid`, forked twice or emptied its environment is still found. It is
-forked from init (one thread, small heap), tells init what happens over its link, and ends when nothing of the job is
-left. When its link closes (init is gone or stops), it ends the job.
+forked from init (one thread, small heap), tells init what happens over its link, and serves the next job when nothing
+of this one is left: a fork costs more than starting a program. When its link closes, it ends its job and itself.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class _Shim:
         signal.set_wakeup_fd(wakeup_w, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Serve until the job is over and all its processes are gone, or init is."""
+        """Serve one job after another, until init closes the link."""
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         poll.register(self._link.sock, select.POLLIN)
-        while not (self._leader and not self._has_children):
+        while True:
             poll.poll()
             self._drain_wakeup()
             for message, fds in self._link.receive():
@@ -72,6 +72,10 @@ class _Shim:
             if self._link.is_closed:
                 self._end_all()
                 return
+            if self._leader and not self._has_children:
+                self._leader = 0
+                self._is_leader_reaped = False
+                self._link.post({"op": "empty"})
 
     def _drain_wakeup(self) -> None:
         try:
