@@ -58,7 +58,6 @@ class Inventories:
             plane = await self._planes.open(context)
             listings = await plane.list()
         except SbxError as exc:
-            self._planes.forget(context)
             return Inventory(context, tuple(_unseen(row) for row in rows), None, exc)
         seen_at = datetime.now(UTC)
         inventory = Inventory(context, tuple(_joined(context, rows, listings, seen_at)), seen_at)

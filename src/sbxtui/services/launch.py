@@ -117,7 +117,7 @@ class Launcher:
         on_progress(f"launching {registration.name}")
         try:
             bound = await self._run(plane, registration)
-            return await self._make_ready(plane, bound, on_progress)
+            return await self._make_ready(bound, on_progress)
         except asyncio.CancelledError:
             await asyncio.shield(self._abandon(plane, registration))
             raise
@@ -132,7 +132,7 @@ class Launcher:
             try:
                 plane = await self._planes.open_for_change(self._context)
                 bound = row if row.id else await self._run(plane, row)
-                recovered.append(await self._make_ready(plane, bound, lambda words: None))
+                recovered.append(await self._make_ready(bound, lambda words: None))
             except SbxError as exc:
                 log.info("could not finish the launch of %s: %s", row.name, exc.message)
         return recovered
@@ -230,13 +230,11 @@ class Launcher:
             await plane.terminate(record.id)
             raise
 
-    async def _make_ready(
-        self, plane: ControlApi, registration: Registration, on_progress: Callable[[str], None]
-    ) -> Registration:
+    async def _make_ready(self, registration: Registration, on_progress: Callable[[str], None]) -> Registration:
         on_progress(f"waiting for {registration.name} to answer")
         try:
             async with self._guests.connect(registration) as guest:
-                hello = await _first_hello(plane, registration, guest)
+                hello = await self._first_hello(registration, guest)
                 launch = registration.facts.get("launch")
                 if isinstance(launch, dict):
                     await guest.launch(env=launch["env"], workdir=launch["workdir"])
@@ -256,6 +254,35 @@ class Launcher:
             actor=self._actor,
             client_token=registration.client_token,
         )
+
+    async def _first_hello(self, registration: Registration, guest: GuestClient) -> Hello:
+        """Wait for the guest while watching that its sandbox still lives: a dead one is known before the deadline."""
+        ready = asyncio.ensure_future(guest.wait_until_ready(timeout_s=_READY_DEADLINE_S))
+        death = asyncio.ensure_future(self._until_gone(registration))
+        try:
+            await asyncio.wait((ready, death), return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                return ready.result()
+            raise NotFound(
+                f"`{registration.name}` ended while it was starting: {death.result()}",
+                hint="`sbx doctor` checks the runtime",
+            )
+        finally:
+            for task in (ready, death):
+                task.cancel()
+            await asyncio.gather(ready, death, return_exceptions=True)
+
+    async def _until_gone(self, registration: Registration) -> str:
+        """Why the sandbox ended, once it did. A control plane that is away for a moment says nothing about it."""
+        while True:
+            await asyncio.sleep(_WATCH_EVERY_S)
+            try:
+                plane = await self._planes.open(self._context)
+                record = await plane.get(registration.id)
+            except Unavailable:
+                continue
+            if record.state.is_gone:
+                return record.state_reason or "no reason given"
 
     async def _drop(self, registration: Registration, reason: str) -> None:
         await asyncio.to_thread(
@@ -279,30 +306,3 @@ def _identity(name: str, purpose: str) -> str:
     owner = f"{getpass.getuser()}@{socket.gethostname()}"
     identity = {"v": 1, "name": name, "owner": owner, "purpose": purpose}
     return json.dumps(identity, separators=(",", ":"), sort_keys=True)
-
-
-async def _first_hello(plane: ControlApi, registration: Registration, guest: GuestClient) -> Hello:
-    """Wait for the guest while watching that its sandbox still lives: a dead one is known long before the deadline."""
-    ready = asyncio.ensure_future(guest.wait_until_ready(timeout_s=_READY_DEADLINE_S))
-    death = asyncio.ensure_future(_until_gone(plane, registration))
-    try:
-        await asyncio.wait((ready, death), return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            return ready.result()
-        record = death.result()
-        reason = record.state_reason or "no reason given"
-        raise NotFound(
-            f"`{registration.name}` ended while it was starting: {reason}", hint="`sbx doctor` checks the runtime"
-        )
-    finally:
-        for task in (ready, death):
-            task.cancel()
-        await asyncio.gather(ready, death, return_exceptions=True)
-
-
-async def _until_gone(plane: ControlApi, registration: Registration) -> SandboxRecord:
-    while True:
-        await asyncio.sleep(_WATCH_EVERY_S)
-        record = await plane.get(registration.id)
-        if record.state.is_gone:
-            return record

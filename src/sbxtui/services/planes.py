@@ -40,23 +40,23 @@ class ControlPlanes:
         )
 
     async def open(self, context: Context) -> ControlApi:
-        """The context's control plane; starts the local cloud if that is meant and none serves."""
-        if context.name in self._open:
-            return self._open[context.name]
+        """The context's control plane; starts the local cloud if that is meant and none serves now."""
         if context.kind is ContextKind.LOCAL:
-            cloud = await self.local_cloud()
+            return await self._open_local(context)
+        if context.name not in self._open:
+            self._open[context.name] = ControlApi(context)
+        return self._open[context.name]
+
+    async def _open_local(self, context: Context) -> ControlApi:
+        # Looked up each time, at the price of a small file: it may have been killed and come back elsewhere.
+        cloud = await self.local_cloud()
+        plane = self._open.get(context.name)
+        if plane is None or plane.context.endpoint_url != cloud.endpoint_url:
             located = replace(
                 context, region=cloud.region, endpoint_url=cloud.endpoint_url, account_id=cloud.account_id
             )
-            plane = ControlApi(located, credentials=cloud.credentials)
-        else:
-            plane = ControlApi(context)
-        self._open[context.name] = plane
+            plane = self._open[context.name] = ControlApi(located, credentials=cloud.credentials)
         return plane
-
-    def forget(self, context: Context) -> None:
-        """Open the context anew next time, as after its local cloud was restarted."""
-        self._open.pop(context.name, None)
 
     async def open_for_change(self, context: Context) -> ControlApi:
         """Like `open`, after checking that the credentials belong to the account this context is for.

@@ -1,0 +1,16 @@
+"""One home for the fault tests of a file; each test uses names of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.sbx import Sbx, sbx_home
+
+
+@pytest.fixture(scope="module")
+def sbx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sbx]:
+    """An `sbx` shared by the tests of a file."""
+    with sbx_home(tmp_path_factory.mktemp("home")) as shared:
+        yield shared
