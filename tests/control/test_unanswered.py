@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -244,3 +247,32 @@ async def test_a_server_that_closes_without_a_word_is_unavailable() -> None:
         )
         with pytest.raises(ControlUnavailable):
             await plane.list()
+
+
+_HANGING_CALL = """
+import asyncio, sys
+from tests.control.planes import KEYS, context_at
+from sbxtui.control.api import ControlApi
+try:
+    asyncio.run(ControlApi(context_at(sys.argv[1]), credentials=KEYS).list())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+async def test_ctrl_c_does_not_wait_for_a_server_that_hangs() -> None:
+    root = str(Path(__file__).parents[2])
+    with aws_server(Reply(hangs=True)) as hanging:
+        command = (sys.executable, "-c", _HANGING_CALL, hanging.url)
+        process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
+        try:
+            async with asyncio.timeout(10):
+                while not hanging.asked:
+                    await asyncio.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            # An attempt may take 20 s; the person's patience ends before that.
+            out, _ = await asyncio.to_thread(process.communicate, timeout=10)
+        finally:
+            process.kill()
+            process.wait()
+    assert out == "interrupted\n"

@@ -10,12 +10,14 @@ import builtins
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sbxtui.control import decode
 from sbxtui.control.calls import Call, Kind, Timeouts
 from sbxtui.control.credentials import StaticCredentials
 from sbxtui.control.retry import RetryPolicy, delay_before_retry
+from sbxtui.control.threads import run_abandonable
 from sbxtui.core.errors import ControlUnavailable, SandboxNotFound, SbxError, TimedOut, UsageError
 from sbxtui.core.model import (
     Context,
@@ -266,7 +268,7 @@ class ControlApi:
             async with asyncio.timeout(self._timeouts.call_s):
                 while True:
                     try:
-                        return await asyncio.to_thread(self._send, call, dict(parameters))
+                        return await run_abandonable(partial(self._send, call, dict(parameters)))
                     except SbxError as exc:
                         last = exc
                         attempts += 1

@@ -23,6 +23,9 @@ from sbxtui.core.model import Context
 # botocore logs whole answers at DEBUG, and some of ours are endpoint tokens.
 logging.getLogger("botocore").setLevel(logging.INFO)
 
+# A dashboard asks about many sandboxes at once.
+_MAX_CONNECTIONS = 32
+
 _SERVICES = ("lambda-microvms", "lambda-core", "sts", "s3", "logs", "iam", "ec2", "service-quotas")
 
 # With credentials of our own nothing of the person's AWS set-up may matter, not even a profile that does not exist.
@@ -98,6 +101,7 @@ def _config(timeouts: Timeouts, *, is_isolated: bool) -> Any:
     return Config(
         connect_timeout=timeouts.connect_s,
         read_timeout=timeouts.read_s,
+        max_pool_connections=_MAX_CONNECTIONS,
         retries={"mode": "standard", "total_max_attempts": 1},
         user_agent_extra=f"sbxtui/{__version__}",
         **own,
