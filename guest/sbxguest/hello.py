@@ -38,8 +38,8 @@ async def hello(request: Request) -> Response:
 async def launch(request: Request) -> Response:
     """`PUT /v2/launch` {env, workdir}: what every later job starts with. Replaces what was set before."""
     body = await request.json()
-    env = check_env(body.get("env") or {})
-    workdir = body.get("workdir") or ""
+    env = check_env(body.get("env", {}))
+    workdir = body.get("workdir", "")
     if not isinstance(workdir, str) or "\0" in workdir or (workdir and not posixpath.isabs(workdir)):
         raise WireError(400, "bad_workdir", "`workdir` must be an absolute path")
     request.guest.state.set_launch(env, workdir)

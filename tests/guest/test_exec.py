@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import hashlib
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -55,6 +57,12 @@ async def test_a_command_runs_in_the_workdir_with_the_launch_environment_and_non
     lines = result.stdout.decode().splitlines()
     assert lines[:2] == [str(guest.workdir / "sub"), "launch call"]
     assert not [line for line in lines if line.startswith(("SBX_", "AGENTD_"))]
+
+
+async def test_arguments_that_are_no_text_arrive_as_the_bytes_they_are(client: GuestClient) -> None:
+    odd = b"\xff\xfe \xc3".decode("utf-8", "surrogateescape")
+    result = await client.exec(["printf", "%s|", odd, "", "é\n"], env={"ODD": odd})
+    assert result.stdout == b"\xff\xfe \xc3||\xc3\xa9\n|"
 
 
 async def test_a_line_runs_in_a_shell(client: GuestClient) -> None:
@@ -302,8 +310,9 @@ PLAIN_PYTHON = python_for_everyone() if os.geteuid() == 0 and shutil.which("setp
 
 @pytest.mark.skipif(not PLAIN_PYTHON, reason="needs root, setpriv and a Python that other users may run")
 async def test_a_guest_without_privileges_does_the_same(tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to(Path(tempfile.gettempdir()) / f"pytest-of-{getpass.getuser()}"):
+            folder.chmod(0o755)
     (tmp_path / "work").mkdir()
     os.chown(tmp_path / "work", 65534, 65534)
     running = running_guest(tmp_path, prefix=PLAIN_USER, python=str(PLAIN_PYTHON))

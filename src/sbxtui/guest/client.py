@@ -143,7 +143,7 @@ class GuestClient:
     async def launch(self, *, env: Mapping[str, str], workdir: str) -> None:
         """Set what every later job starts with: environment and default working directory (empty keeps the image's)."""
         body = {"env": dict(env), "workdir": workdir}
-        await self.transport.call("PUT", "/v2/launch", doing="handing over the launch environment", json=body)
+        await self.transport.call("PUT", "/v2/launch", doing="handing over the launch environment", document=body)
 
     async def exec(
         self,
@@ -201,7 +201,7 @@ class GuestClient:
     async def signal_job(self, job_id: str, signal: str = "TERM", *, to: str = "group") -> None:
         """Signal a job's `leader`, `group` or whole `tree`. Raises NotFound."""
         body = {"sig": signal, "to": to}
-        await self._job_call("POST", f"/{job_id}/signal", doing=f"signalling job `{job_id}`", json=body)
+        await self._job_call("POST", f"/{job_id}/signal", doing=f"signalling job `{job_id}`", document=body)
 
     async def delete_job(self, job_id: str) -> None:
         """End a job with everything it started, and forget it. Raises NotFound."""
@@ -215,9 +215,9 @@ class GuestClient:
         async for frame in reader.frames():
             yield frame
 
-    async def _job_call(self, method: str, path: str, *, doing: str, json: object = None) -> dict[str, Any]:
+    async def _job_call(self, method: str, path: str, *, doing: str, document: object = None) -> dict[str, Any]:
         headers = {wire.BOOT_HEADER: await self._boot_id()}
-        return await self.transport.call(method, f"/v2/jobs{path}", doing=doing, headers=headers, json=json)
+        return await self.transport.call(method, f"/v2/jobs{path}", doing=doing, headers=headers, document=document)
 
     async def _boot_id(self) -> str:
         """The boot this client talks to; known since its first hello."""

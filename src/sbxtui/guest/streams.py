@@ -11,7 +11,7 @@ import httpx
 from sbxguest import wire
 from sbxtui.core.errors import GuestUnreachable
 from sbxtui.guest.faults import garbled, translated
-from sbxtui.guest.transport import RETRYABLE, Backoff, Transport
+from sbxtui.guest.transport import RETRYABLE, Backoff, Transport, json_body
 
 # Heartbeats come every 15 s: two lost ones and a connection is dead, however silent the command is.
 _SILENCE_S = 40.0
@@ -108,7 +108,7 @@ class LogReader:
         query: dict[str, str | int] = {"follow": 1, "max_bytes": WINDOW_BYTES}
         if not self.is_started:
             return self._transport.http.stream(
-                "POST", "/v2/jobs", params=query, headers=self._headers, json=self._body, timeout=_TIMEOUT
+                "POST", "/v2/jobs", params=query, headers=self._headers, content=json_body(self._body), timeout=_TIMEOUT
             )
         query["cursor"] = self.cursor
         if self._holds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import ssl
 from collections.abc import AsyncGenerator, Mapping
@@ -50,6 +51,11 @@ class _ProxyAuth(httpx.Auth):
         if answer.status_code == 403 and not is_of_guest(answer) and isinstance(request.stream, httpx.ByteStream):
             request.headers["x-aws-proxy-auth"] = await self._tokens.token(refresh=True)
             yield request
+
+
+def json_body(document: object) -> bytes:
+    """JSON in ASCII: arguments that are no UTF-8 travel as lone surrogates, which httpx's own encoding refuses."""
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def is_of_guest(answer: httpx.Response) -> bool:
@@ -106,7 +112,7 @@ class Transport:
         doing: str,
         query: Mapping[str, str | int] | None = None,
         headers: Mapping[str, str] | None = None,
-        json: object = None,
+        document: object = None,
         content: bytes | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
@@ -118,7 +124,7 @@ class Transport:
             doing: What a person reads when it fails: "starting a command".
             query: Of the address.
             headers: More headers.
-            json: A JSON body.
+            document: A JSON body.
             content: A body of bytes.
             timeout_s: For connecting and for each wait on the guest; None is 30 s.
 
@@ -127,9 +133,11 @@ class Transport:
                 `GuestUnreachable`.
         """
         timeout = _TIMEOUT if timeout_s is None else httpx.Timeout(timeout_s)
+        if document is not None:
+            content = json_body(document)
         with translated(doing):
             answer = await self.http.request(
-                method, path, params=query, headers=headers, json=json, content=content, timeout=timeout
+                method, path, params=query, headers=headers, content=content, timeout=timeout
             )
         await self.check(answer, doing)
         try:

@@ -1,0 +1,302 @@
+"""`/v2/jobs` as it is on the wire, against a real guest."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from sbxguest import wire
+from sbxguest.wire import Frame, FrameDecoder, FrameType
+from tests.support.guest_process import GuestProcess, children_of, running_guest
+
+LIMIT_S = 30
+
+
+@pytest.fixture
+async def http(guest: GuestProcess) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=guest.url, timeout=20) as http, asyncio.timeout(LIMIT_S):
+        yield http
+
+
+async def _frames(http: httpx.AsyncClient, job_id: str, **query: int) -> list[Frame]:
+    reply = await http.get(f"/v2/jobs/{job_id}/log", params=query)
+    assert reply.status_code == 200, reply.text
+    return [frame for frame in FrameDecoder().feed(reply.content) if frame.type != FrameType.HEARTBEAT]
+
+
+async def _run(http: httpx.AsyncClient, job_id: str, script: str, **more: Any) -> dict[str, Any]:
+    body = {"id": job_id, "argv": ["sh", "-c", script], **more}
+    reply = await http.post("/v2/jobs", params={"wait_s": 20}, json=body)
+    assert reply.status_code == 201, reply.text
+    document: dict[str, Any] = reply.json()
+    return document
+
+
+async def _start(http: httpx.AsyncClient, job_id: str, script: str, **more: Any) -> dict[str, Any]:
+    reply = await http.post("/v2/jobs", json={"id": job_id, "argv": ["sh", "-c", script], **more})
+    assert reply.status_code == 201, reply.text
+    document: dict[str, Any] = reply.json()
+    return document
+
+
+def _error(reply: httpx.Response) -> tuple[int, str]:
+    return reply.status_code, reply.json()["error"]["code"]
+
+
+async def test_a_request_that_waits_returns_output_and_exit(http: httpx.AsyncClient) -> None:
+    job = await _run(http, "a", "echo out; echo err >&2; exit 3", actor="me", label="x")
+    assert job["state"] == "exited"
+    exit_ = job["exit"]
+    assert (exit_["code"], exit_["signal"], exit_["timed_out"], exit_["oom"]) == (3, None, False, False)
+    assert exit_["totals"] == {"out": 4, "err": 4, "all": 8}
+    assert base64.b64decode(job["output"]["stdout"]) == b"out\n"
+    assert base64.b64decode(job["output"]["stderr"]) == b"err\n"
+    assert (job["actor"], job["label"]) == ("me", "x")
+
+
+async def test_the_same_request_twice_runs_once_and_another_one_with_its_id_is_a_conflict(
+    guest: GuestProcess, http: httpx.AsyncClient
+) -> None:
+    body = {"id": "once", "argv": ["sh", "-c", "echo ran >> runs; sleep 0.1"]}
+    replies = await asyncio.gather(*(http.post("/v2/jobs", params={"wait_s": 5}, json=body) for _ in range(5)))
+    assert sorted(reply.status_code for reply in replies) == [200, 200, 200, 200, 201]
+    assert len({reply.json()["pid"] for reply in replies}) == 1
+    assert (guest.workdir / "runs").read_text() == "ran\n"
+    other = await http.post("/v2/jobs", json={**body, "argv": ["true"]})
+    assert _error(other) == (409, "conflict")
+
+
+async def test_the_same_request_after_a_restart_of_the_server_still_runs_once(
+    guest: GuestProcess, http: httpx.AsyncClient
+) -> None:
+    body = {"id": "once", "argv": ["sh", "-c", "echo ran >> runs"]}
+    first = await http.post("/v2/jobs", params={"wait_s": 5}, json=body)
+    await guest.kill_server()
+    again = await http.post("/v2/jobs", params={"wait_s": 5}, json=body)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json()["exit"] == first.json()["exit"]
+    assert (guest.workdir / "runs").read_text() == "ran\n"
+    assert b"".join(frame.payload for frame in (await _frames(http, "once"))[:-1]) == b""
+
+
+async def test_another_boot_is_410_and_nothing_runs(guest: GuestProcess, http: httpx.AsyncClient) -> None:
+    stale = {wire.BOOT_HEADER: "0" * 32}
+    reply = await http.post("/v2/jobs", json={"id": "a", "argv": ["touch", "ran"]}, headers=stale)
+    assert _error(reply) == (410, "boot_changed")
+    for method, path in (("GET", "/v2/jobs"), ("GET", "/v2/jobs/a/log"), ("DELETE", "/v2/jobs/a")):
+        assert (await http.request(method, path, headers=stale)).status_code == 410
+    assert not (guest.workdir / "ran").exists()
+
+
+BAD_REQUESTS: tuple[tuple[dict[str, Any], int, str], ...] = (
+    ({}, 400, "bad_id"),
+    ({"id": "../x"}, 400, "bad_id"),
+    ({"id": "a" * 65}, 400, "bad_id"),
+    ({"id": "a"}, 400, "bad_argv"),
+    ({"id": "a", "argv": []}, 400, "bad_argv"),
+    ({"id": "a", "argv": "true"}, 400, "bad_argv"),
+    ({"id": "a", "argv": ["a", 1]}, 400, "bad_argv"),
+    ({"id": "a", "argv": ["true"], "shell": "true"}, 400, "bad_argv"),
+    ({"id": "a", "argv": ["a\0"]}, 400, "bad_argv"),
+    ({"id": "a", "argv": ["\ud800"]}, 400, "bad_argv"),
+    ({"id": "a", "argv": ["true"], "env": {"A\0": "x"}}, 400, "bad_env"),
+    ({"id": "a", "argv": ["true"], "env": {"A": 1}}, 400, "bad_env"),
+    ({"id": "a", "argv": ["true"], "env": ["A=1"]}, 400, "bad_env"),
+    ({"id": "a", "argv": ["true"], "cwd": "x\0"}, 400, "bad_cwd"),
+    ({"id": "a", "argv": ["true"], "cwd": "nowhere"}, 400, "cwd_not_found"),
+    ({"id": "a", "argv": ["true"], "cwd": "/etc/passwd"}, 400, "cwd_not_found"),
+    ({"id": "a", "argv": ["true"], "stdin": "file"}, 400, "bad_stdin"),
+    ({"id": "a", "argv": ["true"], "log": "none"}, 400, "bad_log"),
+    ({"id": "a", "argv": ["true"], "timeout_s": -1}, 400, "bad_timeout_s"),
+    ({"id": "a", "argv": ["true"], "timeout_s": True}, 400, "bad_timeout_s"),
+    ({"id": "a", "argv": ["true"], "kill_grace_s": "3"}, 400, "bad_kill_grace_s"),
+    ({"id": "a", "argv": ["true"], "ring_bytes": 1}, 400, "bad_ring_bytes"),
+    ({"id": "a", "argv": ["true"], "user": "no-such-user"}, 400, "no_such_user"),
+    ({"id": "a", "argv": ["true"], "user": "4294967295"}, 400, "no_such_user"),
+    ({"id": "a", "argv": ["true"], "label": "x" * 257}, 400, "bad_label"),
+    ({"id": "a", "argv": ["true"], "tty": {"cols": 80, "rows": 24}}, 501, "unsupported"),
+    ({"id": "a", "argv": ["true", "x" * 200_000]}, 413, "argv_too_long"),
+)
+
+
+async def test_every_wrong_request_has_its_own_error_and_leaves_no_job(http: httpx.AsyncClient) -> None:
+    for body, status, code in BAD_REQUESTS:
+        assert _error(await http.post("/v2/jobs", content=json.dumps(body))) == (status, code), body
+    for content in (b"", b"{", b"[]", b"[" * 100_000):
+        assert (await http.post("/v2/jobs", content=content)).status_code == 400
+    assert _error(await http.post("/v2/jobs", content=bytes(5_000_000))) == (413, "too_large")
+    assert (await http.get("/v2/jobs")).json() == {"jobs": []}
+
+
+async def test_a_request_that_was_refused_may_be_corrected_under_the_same_id(
+    guest: GuestProcess, http: httpx.AsyncClient
+) -> None:
+    body = {"id": "a", "argv": ["true"], "cwd": "later"}
+    assert (await http.post("/v2/jobs", json=body)).status_code == 400
+    (guest.workdir / "later").mkdir()
+    assert (await http.post("/v2/jobs", json=body)).status_code == 201
+
+
+async def test_a_ring_log_keeps_head_and_tail_and_names_the_gap(http: httpx.AsyncClient) -> None:
+    job = await _run(http, "big", "seq 1 200000", ring_bytes=64 * 1024)
+    expected = b"".join(b"%d\n" % n for n in range(1, 200_001))
+    *data, last = await _frames(http, "big")
+    gaps = [frame for frame in data if frame.type == FrameType.GAP]
+    assert "output" in job and job["output"] is None
+    assert last.type == FrameType.EXIT
+    assert [(gap.cursor, gap.end_cursor) for gap in gaps] == [(64 * 1024, len(expected) - 64 * 1024)]
+    kept = b"".join(frame.payload for frame in data if frame.type == FrameType.DATA)
+    assert kept == expected[: 64 * 1024] + expected[-64 * 1024 :]
+    assert [frame.type for frame in await _frames(http, "big", cursor=len(expected))] == [FrameType.EXIT]
+    assert _error(await http.get("/v2/jobs/big/log", params={"cursor": len(expected) + 1})) == (416, "bad_cursor")
+
+
+async def test_watchers_each_have_their_cursor_and_all_see_the_exit_last(http: httpx.AsyncClient) -> None:
+    await _start(http, "w", "for i in 1 2 3 4 5; do echo $i; sleep 0.02; done")
+    logs = await asyncio.gather(*(_frames(http, "w", follow=1, cursor=cursor) for cursor in (0, 0, 2)))
+    for log, expected in zip(logs, (b"1\n2\n3\n4\n5\n", b"1\n2\n3\n4\n5\n", b"2\n3\n4\n5\n"), strict=True):
+        assert b"".join(frame.payload for frame in log[:-1]) == expected
+        assert [frame.type for frame in log].index(FrameType.EXIT) == len(log) - 1
+
+
+async def test_a_look_at_a_running_job_ends_without_exit(http: httpx.AsyncClient) -> None:
+    await _start(http, "r", "echo up; exec sleep 1000")
+    while not (frames := await _frames(http, "r")):
+        pass
+    assert [frame.payload for frame in frames] == [b"up\n"]
+
+
+async def test_input_is_taken_once_by_offset(http: httpx.AsyncClient) -> None:
+    await _start(http, "c", "cat", stdin="pipe")
+
+    async def send(offset: int, data: bytes, **more: int) -> httpx.Response:
+        return await http.post("/v2/jobs/c/stdin", params={"offset": offset, **more}, content=data)
+
+    assert (await send(0, b"hello ")).json() == {"accepted": 6}
+    assert (await send(0, b"hello ")).json() == {"accepted": 6}
+    assert (await send(3, b"lo world")).json() == {"accepted": 11}
+    gap = await send(12, b"x")
+    assert (_error(gap), gap.json()["error"]["details"]["accepted"]) == ((409, "bad_offset"), 11)
+    assert (await send(11, b"!", eof=1)).json() == {"accepted": 12}
+    assert (await http.post("/v2/jobs/c/eof")).status_code == 200
+    assert b"".join(frame.payload for frame in (await _frames(http, "c", follow=1))[:-1]) == b"hello world!"
+    assert _error(await send(12, b"late")) == (409, "stdin_closed")
+    await _start(http, "n", "true")
+    assert _error(await http.post("/v2/jobs/n/stdin", content=b"x")) == (409, "no_stdin")
+
+
+async def test_input_survives_a_restart_of_the_server(guest: GuestProcess, http: httpx.AsyncClient) -> None:
+    await _start(http, "c", "cat", stdin="pipe")
+    await http.post("/v2/jobs/c/stdin", params={"offset": 0}, content=b"one ")
+    await guest.kill_server()
+    await http.post("/v2/jobs/c/stdin", params={"offset": 4, "eof": 1}, content=b"two")
+    assert b"".join(frame.payload for frame in (await _frames(http, "c", follow=1))[:-1]) == b"one two"
+
+
+@pytest.mark.parametrize(("to", "survivors"), [("leader", 2), ("group", 1), ("tree", 0)])
+async def test_a_signal_reaches_leader_group_or_tree(
+    guest: GuestProcess, http: httpx.AsyncClient, to: str, survivors: int
+) -> None:
+    script = """
+    sh -c 'echo $$ > one; exec sleep 1000' & setsid sh -c 'echo $$ > two; exec sleep 1000' &
+    while ! [ -s one -a -s two ]; do sleep 0.01; done; echo up; exec sleep 1000
+    """
+    await _start(http, "s", script)
+    while not await _frames(http, "s"):
+        pass
+    reply = await http.post("/v2/jobs/s/signal", json={"sig": "KILL", "to": to})
+    assert reply.status_code == 200
+    last = (await _frames(http, "s", follow=1))[-1]
+    assert wire.payload_json(last)["signal"] == 9
+    pids = [int((guest.workdir / name).read_text()) for name in ("one", "two")]
+    while sum(os.path.exists(f"/proc/{pid}") for pid in pids) != survivors:
+        await asyncio.sleep(0.01)
+    assert (await http.delete("/v2/jobs/s")).status_code == 200
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+async def test_signals_have_names_and_numbers_and_nothing_else(http: httpx.AsyncClient) -> None:
+    await _start(http, "s", "exec sleep 1000")
+    for sig in ("NOPE", 0, 65, True, None, "SIG_IGN"):
+        reply = await http.post("/v2/jobs/s/signal", json={"sig": sig})
+        assert _error(reply) == (400, "bad_signal"), sig
+    assert _error(await http.post("/v2/jobs/s/signal", json={"to": "all"})) == (400, "bad_signal")
+    assert (await http.post("/v2/jobs/s/signal", json={"sig": 15})).status_code == 200
+    assert wire.payload_json((await _frames(http, "s", follow=1))[-1])["signal"] == 15
+
+
+async def test_a_deleted_job_is_gone_with_its_processes(guest: GuestProcess, http: httpx.AsyncClient) -> None:
+    job = await _start(http, "d", "trap '' TERM; setsid sleep 1000 & sleep 1000")
+    assert (await http.delete("/v2/jobs/d")).status_code == 200
+    assert not os.path.exists(f"/proc/{job['pid']}")
+    assert _error(await http.get("/v2/jobs/d")) == (404, "not_found")
+    await guest.kill_server()
+    assert (await http.get("/v2/jobs")).json() == {"jobs": []}
+
+
+async def test_old_results_make_room_for_new_ones_and_no_descriptor_is_lost(
+    guest: GuestProcess, http: httpx.AsyncClient
+) -> None:
+    await _run(http, "warm", "true")
+    before = len(os.listdir(f"/proc/{guest.server_pid}/fd")), len(os.listdir(f"/proc/{guest.init_pid}/fd"))
+    for n in range(12):
+        await _run(http, f"big{n}", "head -c 9000000 /dev/zero")
+    listed = [job["id"] for job in (await http.get("/v2/jobs")).json()["jobs"]]
+    assert listed[-1] == "big11" and "warm" not in listed and len(listed) <= 8
+    for job_id in listed:
+        await http.delete(f"/v2/jobs/{job_id}")
+    after = len(os.listdir(f"/proc/{guest.server_pid}/fd")), len(os.listdir(f"/proc/{guest.init_pid}/fd"))
+    assert after[0] <= before[0] and after[1] <= before[1]
+
+
+async def test_a_thousand_orphans_leave_no_zombie(guest: GuestProcess, http: httpx.AsyncClient) -> None:
+    await _run(http, "o", "i=0; while [ $i -lt 1000 ]; do (/bin/true &); i=$((i + 1)); done")
+    shims = [pid for pid in children_of(guest.init_pid) if pid != guest.server_pid]
+    async with asyncio.timeout(5):
+        while any(children_of(pid) for pid in (*shims, *children_of(guest.init_pid)) if pid != guest.server_pid):
+            await asyncio.sleep(0.02)
+
+
+async def test_health_answers_at_once_while_a_job_floods_its_log(http: httpx.AsyncClient) -> None:
+    await _start(http, "y", "yes")
+    async with asyncio.timeout(5):
+        for _ in range(20):
+            assert (await http.get("/healthz")).json() == {"status": "ok"}
+    await http.delete("/v2/jobs/y")
+
+
+async def test_before_run_only_health_is_served_when_hooks_are_enabled(tmp_path: Path) -> None:
+    async with running_guest(tmp_path, has_hooks=True) as guest, httpx.AsyncClient(base_url=guest.url) as http:
+        assert (await http.get("/healthz")).status_code == 200
+        for path in ("/v2/hello", "/v2/jobs"):
+            assert _error(await http.get(path)) == (503, "not_ready")
+        assert _error(await http.post("/v2/jobs", json={"id": "a", "argv": ["true"]})) == (503, "not_ready")
+
+
+async def test_launch_settings_outlive_the_server_and_wrong_ones_are_refused(
+    guest: GuestProcess, http: httpx.AsyncClient
+) -> None:
+    bad: tuple[dict[str, Any], ...] = ({"workdir": "relative"}, {"workdir": 5}, {"env": {"": "x"}}, {"env": []})
+    for body in bad:
+        assert (await http.put("/v2/launch", json=body)).status_code == 400
+    await http.put("/v2/launch", json={"env": {"K": "v"}, "workdir": "/"})
+    await guest.kill_server()
+    assert (await http.get("/v2/hello")).json()["workdir"] == "/"
+    job = await _run(http, "e", "pwd; echo $K")
+    assert base64.b64decode(job["output"]["stdout"]) == b"/\nv\n"
+
+
+async def test_the_hello_of_this_generation_has_these_fields(http: httpx.AsyncClient) -> None:
+    hello = (await http.get("/v2/hello")).json()
+    assert list(hello) == [
+        *("generation", "features", "guest_version", "boot_id", "sandbox", "workdir", "limits", "isolation", "now"),
+    ]
+    assert hello["sandbox"] == {"id": "", "name": "", "owner": "", "purpose": ""}
