@@ -17,6 +17,7 @@ from sbxguest.fileops import FileError, Owner, make_parents, refuse_special, sha
 from sbxguest.tree.report import TEMP_PREFIX, shown
 
 _IOV_MAX = 1024
+_JOURNAL_BYTES = 64 * 1024
 # A precondition and its rename must not interleave with another upload to the same name.
 _COMMIT_LOCKS = tuple(threading.Lock() for _ in range(64))
 
@@ -31,6 +32,7 @@ class Journal:
         self._path = path
         self._lock = threading.Lock()
         self._live: set[str] = set()
+        self._size_bytes = 0
         self._fd = -1
 
     def clean(self) -> int:
@@ -62,14 +64,18 @@ class Journal:
                 self._check_folder()
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
                 self._fd = os.open(self._path, flags, 0o600)
-            os.write(self._fd, os.fsencode(path) + b"\0")
+            self._size_bytes += os.write(self._fd, os.fsencode(path) + b"\0")
 
     def drop(self, path: str) -> None:
-        """Forget a temporary file that is gone; the journal empties when none is left."""
+        """Forget a temporary file that is gone; now and then, when none is left, the journal is emptied.
+
+        Names of the past may stay in it: they are random, and to remove what is gone does nothing.
+        """
         with self._lock, contextlib.suppress(OSError):
             self._live.discard(path)
-            if not self._live and self._fd >= 0:
+            if not self._live and self._size_bytes > _JOURNAL_BYTES:
                 os.ftruncate(self._fd, 0)
+                self._size_bytes = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,6 +258,8 @@ class Unpacker:
         os.fchmod(self._fd, self._member.mode & 0o777)
         os.utime(self._fd, ns=(self._mtime_ns, self._mtime_ns))
         self._give_name(safe_parts(self._member.name)[-1])
+        self._forget(self._temp)
+        self._temp = ""
         self._files += 1
 
     def _make_link(self, parts: tuple[str, ...]) -> None:
