@@ -155,6 +155,9 @@ class _Launcher:
             raise cloud.change_error
         if any(one.name == name for one in cloud.sandboxes):
             raise NameTaken(f"the name `{name}` is taken in context `local`", hint="choose another")
+        if not cloud.isolation and cloud.gate is not None:
+            # Starting the local cloud comes before anything is launched.
+            await cloud.gate.wait()
         on_progress(f"launching {name or 'calm-otter'}")
         if cloud.gate is not None:
             await cloud.gate.wait()
@@ -225,7 +228,9 @@ class _Jobs:
         on_output: OnOutput | None = None,
         ends_with_caller: bool = False,
     ) -> ExecResult:
-        assert ends_with_caller and isinstance(command.argv, str) and on_output is not None and self._cloud.run is not None
+        assert (
+            ends_with_caller and isinstance(command.argv, str) and on_output is not None and self._cloud.run is not None
+        )
         try:
             code = await self._cloud.run(command.argv, on_output)
         except asyncio.CancelledError:

@@ -55,6 +55,7 @@ class MainScreen(Moving):
         self.record: SandboxRecord | None = None
         self._runs: dict[int, tuple[Transcript, Worker[None]]] = {}
         self._is_watching = False
+        self._awaited_name = ""
 
     def compose(self) -> ComposeResult:
         yield Header(id="header")
@@ -88,6 +89,7 @@ class MainScreen(Moving):
         """Show what the control plane said."""
         self.isolation = message.isolation
         self.fleet.take(message.inventory, is_cached=False)
+        self._go_to_awaited()
         self.draw()
 
     @on(messages.Progress)
@@ -104,9 +106,8 @@ class MainScreen(Moving):
             self.failed(f"create {message.name}".strip(), message.error)
             return
         status.end(message.work, f"created {message.name}", "good")
-        row = next((one for one in self.fleet.all if one.name == message.name), None)
-        if row is not None:
-            self.fleet.move_to_key(key_of(row))
+        self._awaited_name = message.name
+        self._go_to_awaited()
         self.services.watch.look_now()
         self.draw()
 
@@ -221,6 +222,13 @@ class MainScreen(Moving):
         if not self._is_watching:
             self._is_watching = True
             self.follow()
+
+    def _go_to_awaited(self) -> None:
+        """Put the cursor on what was just made, as soon as the list has it."""
+        row = next((one for one in self.fleet.all if one.name == self._awaited_name), None)
+        if self._awaited_name and row is not None:
+            self._awaited_name = ""
+            self.fleet.move_to_key(key_of(row))
 
     def _rested(self, sandbox_id: SandboxId) -> None:
         selected = self.fleet.selected

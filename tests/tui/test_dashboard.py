@@ -1,0 +1,403 @@
+"""Every action, pressed as a person would."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sbxtui.core.errors import ControlUnavailable, QuotaExceeded, StoreTooNew
+from sbxtui.core.model import SandboxState
+from sbxtui.tui.actions import ACTIONS
+from sbxtui.tui.screens.confirm import ConfirmScreen
+from sbxtui.tui.screens.create import CreateScreen
+from sbxtui.tui.screens.main import MainScreen
+from sbxtui.tui.screens.page import PageScreen
+from sbxtui.tui.themes import DEFAULT_THEME, THEME_NAMES
+from tests.support.fake_services import FakeCloud, sandbox
+from tests.tui.driving import dashboard
+
+RUNNING, SUSPENDED = SandboxState.RUNNING, SandboxState.SUSPENDED
+
+
+def three() -> FakeCloud:
+    return FakeCloud(sandboxes=[sandbox("api"), sandbox("etl", SUSPENDED), sandbox("web")])
+
+
+def test_every_action_has_a_key_of_its_own_and_does_something() -> None:
+    keys = [key for action in ACTIONS for key in action.keys.split(",")]
+    assert len(set(keys)) == len(keys)
+    assert [action.id for action in ACTIONS if not hasattr(MainScreen, f"do_{action.id}")] == []
+
+
+async def test_cached_rows_are_in_the_first_frame_with_their_age(tmp_path: Path) -> None:
+    cloud = three()
+    cloud.gate = asyncio.Event()
+    async with dashboard(tmp_path, cloud) as driver:
+        assert "api" in driver.text()
+        assert "as of 3m ago" in driver.text()
+        assert all(driver.main.fleet.is_dim(one) for one in driver.main.fleet.rows)
+        cloud.gate.set()
+        await driver.until(lambda: "updated 1s ago" in driver.text())
+        assert not any(driver.main.fleet.is_dim(one) for one in driver.main.fleet.rows)
+
+
+async def test_the_header_says_context_isolation_and_counts(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        first = driver.text().splitlines()[0]
+        assert "local  namespaces — shared kernel  2 running  1 suspended" in first
+
+
+async def test_no_isolation_is_said_in_words(tmp_path: Path) -> None:
+    cloud = FakeCloud(isolation="process — NOT isolated")
+    async with dashboard(tmp_path, cloud) as driver:
+        assert "process — NOT isolated" in driver.text().splitlines()[0]
+
+
+async def test_suspending_and_resuming_act_on_the_selected_one(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("g", "p")
+        await driver.until(lambda: cloud.done == ["suspend api"])
+        await driver.until(lambda: "kept until it is removed" in driver.status())
+        await driver.until(lambda: [one.state for one in driver.main.fleet.all if one.name == "api"] == [SUSPENDED])
+        await driver.press("p")
+        await driver.until(lambda: cloud.done == ["suspend api", "resume api"])
+
+
+async def test_marked_ones_are_paused_or_resumed_each_by_its_own_state(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("asterisk", "p")
+        await driver.until(lambda: len(cloud.done) == 3)
+        assert sorted(cloud.done) == ["resume etl", "suspend api", "suspend web"]
+        assert driver.main.fleet.marks == set()
+
+
+async def test_removing_asks_with_the_focus_on_cancel_and_enter_changes_nothing(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("g", "d")
+        assert isinstance(driver.app.screen, ConfirmScreen)
+        assert "Remove `api`?" in driver.text()
+        assert "Memory, disk and running commands are lost" in driver.text()
+        await driver.press("enter")
+        await driver.until(driver.is_in_list)
+        assert cloud.done == []
+
+
+async def test_y_confirms_a_removal(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("g", "d", "y")
+        await driver.until(lambda: "removed api" in driver.status())
+        await driver.until(lambda: [one.name for one in driver.main.fleet.all] == ["etl", "web"])
+
+
+async def test_more_than_three_need_their_typed_count(tmp_path: Path) -> None:
+    cloud = FakeCloud(sandboxes=[sandbox(f"s{number}") for number in range(4)])
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("asterisk", "d")
+        assert all(f"s{number}" in driver.text() for number in range(4))
+        await driver.press("y", "3", "enter")
+        assert isinstance(driver.app.screen, ConfirmScreen)
+        await driver.press("backspace", "4", "enter")
+        await driver.until(lambda: len(cloud.done) == 4)
+
+
+async def test_what_has_no_name_here_is_not_removed(tmp_path: Path) -> None:
+    cloud = FakeCloud(sandboxes=[sandbox("")])
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("d")
+        assert driver.app.screen is driver.main
+        assert any("adopt" in words for words in driver.toasts())
+
+
+async def test_a_name_that_means_another_sandbox_by_now_is_left_alone(tmp_path: Path) -> None:
+    cloud = FakeCloud(sandboxes=[sandbox("web")])
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("d")
+        # Somebody removed it while the question stood; `web` is now a prefix of another one.
+        cloud.sandboxes = [sandbox("web-2")]
+        await driver.press("y")
+        await driver.until(lambda: "1 failed" in driver.status())
+        assert cloud.done == []
+        assert [one.name for one in cloud.sandboxes] == ["web-2"]
+
+
+async def test_a_failed_change_is_told_and_explained(tmp_path: Path) -> None:
+    cloud = three()
+    cloud.change_error = QuotaExceeded("the account may run 2 sandboxes", hint="end one, or ask for a higher quota")
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("g", "p")
+        await driver.until(lambda: any("the account may run 2" in words for words in driver.toasts()))
+        await driver.press("o")
+        assert isinstance(driver.app.screen, PageScreen)
+        assert "What to do: end one" in driver.text()
+        await driver.press("escape")
+        await driver.until(driver.is_in_list)
+
+
+async def test_creating_asks_for_name_and_size_and_says_the_network(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("n", *"lab")
+        assert "none: it reaches nothing outside itself" in driver.text()
+        assert "$ sbx create lab --memory 2048" in driver.text()
+        await driver.press("tab", "right", "enter")
+        await driver.until(lambda: "created lab" in driver.status())
+        assert [(name, options.memory_mib) for name, options in cloud.created] == [("lab", 4096)]
+        await driver.until(lambda: driver.main.fleet.selected and driver.main.fleet.selected.name == "lab")
+
+
+async def test_a_name_that_cannot_be_is_said_while_typing_and_makes_nothing(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("n", *"Not ok", "enter")
+        assert isinstance(driver.app.screen, CreateScreen)
+        assert "cannot name a sandbox" in driver.text()
+        await driver.press("escape")
+        assert cloud.created == []
+
+
+async def test_a_launch_says_what_it_does_and_the_list_stays_usable(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        cloud.gate = asyncio.Event()
+        await driver.press("n", "enter")
+        await driver.until(lambda: "launching calm-otter" in driver.status())
+        await driver.press("G")
+        assert driver.main.fleet.cursor == 2
+        cloud.gate.set()
+        await driver.until(lambda: "created calm-otter" in driver.status())
+
+
+async def test_without_a_local_cloud_a_launch_says_that_it_starts_one(tmp_path: Path) -> None:
+    cloud = FakeCloud(isolation="")
+    async with dashboard(tmp_path, cloud) as driver:
+        assert "local cloud not running yet" in driver.text()
+        cloud.gate = asyncio.Event()
+        await driver.press("n", "enter")
+        await driver.until(lambda: "starting the local cloud" in driver.status())
+        cloud.gate.set()
+
+
+async def test_the_filter_filters_while_typing_and_escape_goes_back_up(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        await driver.press("slash", *"state:susp")
+        await driver.until(lambda: [one.name for one in driver.main.fleet.rows] == ["etl"])
+        assert "Sandboxes 1/3" in driver.text()
+        await driver.press("enter")
+        assert len(driver.main.fleet.rows) == 1
+        await driver.press("escape")
+        await driver.until(lambda: len(driver.main.fleet.rows) == 3)
+
+
+async def test_marks_are_cleared_before_the_filter_by_escape(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        await driver.press("slash", "a", "enter", "space")
+        assert driver.main.fleet.marks
+        await driver.press("escape")
+        assert not driver.main.fleet.marks
+        assert driver.main.fleet.filter.text == "a"
+        await driver.press("escape")
+        await driver.until(lambda: driver.main.fleet.filter.text == "")
+
+
+async def test_sorting_goes_by_key_and_by_a_click_on_a_column(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        await driver.press("s")
+        assert driver.main.fleet.sort == "name"
+        await driver.pilot.click("#table", offset=(6, 0))
+        await driver.until(lambda: driver.main.fleet.sort == "-name")
+        assert [one.name for one in driver.main.fleet.rows] == ["web", "etl", "api"]
+
+
+async def test_a_click_selects_and_a_second_one_opens_the_detail(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        await driver.pilot.click("#table", offset=(6, 2))
+        assert driver.main.fleet.cursor == 1
+        await driver.pilot.click("#table", offset=(6, 2), times=2)
+        await driver.until(lambda: driver.main.has_class("-detail-front"))
+
+
+async def test_the_cursor_moves_by_letters_arrows_and_pages(tmp_path: Path) -> None:
+    cloud = FakeCloud(sandboxes=[sandbox(f"s{number:03}") for number in range(200)])
+    async with dashboard(tmp_path, cloud, size=(80, 24)) as driver:
+        fleet = driver.main.fleet
+        await driver.press("j", "down", "k")
+        assert fleet.cursor == 1
+        await driver.press("G")
+        assert fleet.cursor == 199
+        assert "s199" in driver.text()
+        await driver.press("pageup")
+        assert fleet.cursor < 199
+        await driver.press("g", "pagedown")
+        assert 0 < fleet.cursor < 20
+        assert f"s{fleet.cursor:03}" in driver.text()
+
+
+async def test_the_record_is_shown_as_json_without_the_launch_environment(tmp_path: Path) -> None:
+    facts = {"network": "none", "launch": {"env": {"TOKEN": "hunter2"}}}
+    cloud = FakeCloud(sandboxes=[sandbox("api", facts=facts)])
+    async with dashboard(tmp_path, cloud, size=(100, 50)) as driver:
+        await driver.press("i")
+        await driver.until(lambda: isinstance(driver.app.screen, PageScreen))
+        await driver.until(lambda: '"image_version": "1.0"' in driver.text())
+        screen = driver.app.screen
+        assert isinstance(screen, PageScreen) and "hunter2" not in screen.text
+
+
+async def test_the_overview_tells_what_is_known(tmp_path: Path) -> None:
+    cloud = FakeCloud(sandboxes=[sandbox("api", labels={"team": "web"})])
+    async with dashboard(tmp_path, cloud, size=(140, 40)) as driver:
+        text = driver.text()
+        for fact in ("mvm-api", "2 GiB", "none", "team=web", "127.0.0.1:40001", "sbx-base-2048"):
+            assert fact in text
+
+
+async def test_refresh_looks_at_once(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        cloud.sandboxes.append(sandbox("zoo"))
+        await driver.press("r")
+        await driver.until(lambda: "zoo" in driver.text())
+
+
+async def test_an_unreachable_control_plane_shows_unknown_and_never_gone(tmp_path: Path) -> None:
+    cloud = three()
+    cloud.error = ControlUnavailable("no answer from `local`", hint="`sbx doctor`")
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.until(lambda: "? unknown" in driver.text())
+        assert driver.text().count("? unknown") >= 3
+        assert "was running 3m ago" in driver.text()
+        assert "unreachable" in driver.text()
+        await driver.press("o")
+        assert "`sbx doctor`" in driver.text()
+
+
+async def test_three_nothings_are_three_different_pages(tmp_path: Path) -> None:
+    async with dashboard(tmp_path / "a", FakeCloud()) as driver:
+        await driver.until(lambda: "no sandboxes yet" in driver.text())
+        assert "sbx create" in driver.text()
+    async with dashboard(tmp_path / "b", three()) as driver:
+        await driver.press("slash", *"zzz")
+        await driver.until(lambda: "none of 3 matches `zzz`" in driver.text())
+    cloud = FakeCloud(error=ControlUnavailable("no answer from `acme`", hint="check --region"))
+    async with dashboard(tmp_path / "c", cloud) as driver:
+        await driver.until(lambda: "cannot be asked" in driver.text())
+        assert "check --region" in driver.text()
+
+
+async def test_a_store_that_cannot_be_opened_is_said_and_tried_again(tmp_path: Path) -> None:
+    cloud = three()
+    cloud.opening_error = StoreTooNew("the store was written by a newer sbx", hint="upgrade sbx")
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.until(lambda: "sbx cannot open its store" in driver.text())
+        assert "upgrade sbx" in driver.text()
+        cloud.opening_error = None
+        await driver.press("r")
+        await driver.until(lambda: "updated 1s ago" in driver.text())
+
+
+async def test_help_lists_every_action_and_escape_leaves_it(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three(), size=(120, 60)) as driver:
+        await driver.press("question_mark")
+        assert [action.id for action in ACTIONS if action.label not in driver.text()] == []
+        await driver.press("escape")
+        assert driver.app.screen is driver.main
+
+
+async def test_the_palette_finds_an_action_and_does_it(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        await driver.press("colon")
+        await driver.until(lambda: len(driver.app.screen_stack) == 2)
+        await driver.press(*"new")
+        await driver.until(lambda: "Makes a sandbox" in driver.text())
+        await driver.press("enter")
+        await driver.until(lambda: isinstance(driver.app.screen, CreateScreen))
+
+
+async def test_the_theme_goes_round(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        seen = []
+        for _ in THEME_NAMES:
+            seen.append(driver.app.theme)
+            await driver.press("T")
+        assert tuple(seen) == THEME_NAMES
+        assert driver.app.theme == DEFAULT_THEME
+
+
+async def test_panes_tabs_and_zoom_are_reached_and_left_by_keys(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        await driver.press("2", "tab")
+        await driver.until(lambda: driver.main.focused is not None and driver.main.focused.id == "line")
+        await driver.press("escape")
+        await driver.until(lambda: driver.main.focused is not None and driver.main.focused.id == "table")
+        await driver.press("z")
+        await driver.until(lambda: not driver.main.query_one("#detail").display or driver.main.has_class("-zoomed"))
+        await driver.press("escape")
+        assert not driver.main.has_class("-zoomed")
+
+
+async def test_a_tab_is_opened_by_a_click_on_its_name(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three(), size=(100, 30)) as driver:
+        x, y = driver.main.query_one("#detail").region.offset
+        label = driver.text().splitlines()[y].index("2 Run")
+        await driver.pilot.click(offset=(max(label, x) + 2, y))
+        await driver.until(lambda: driver.main.query_one("#tabs").current == "run")  # type: ignore[attr-defined]  # it is the switcher
+
+
+async def test_a_key_in_the_footer_can_be_clicked(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three(), size=(100, 30)) as driver:
+        x = driver.text().splitlines()[29].index("? help")
+        await driver.pilot.click(offset=(x + 3, 29))
+        await driver.until(lambda: isinstance(driver.app.screen, PageScreen))
+
+
+async def test_quitting_is_immediate_when_nothing_would_be_cut_off(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        await driver.press("q")
+        await driver.until(lambda: driver.app.return_code == 0)
+
+
+async def test_quitting_during_a_launch_asks_and_names_it(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        cloud.gate = asyncio.Event()
+        await driver.press("n", "enter")
+        await driver.until(lambda: "launching" in driver.status())
+        await driver.press("q")
+        assert isinstance(driver.app.screen, ConfirmScreen)
+        assert "launching calm-otter" in driver.text()
+        cloud.gate.set()
+        await driver.press("escape")
+        assert driver.app.return_code is None
+
+
+async def test_ctrl_c_never_ends_the_dashboard(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        await driver.press("ctrl+c")
+        assert driver.app.return_code is None
+        assert any("q quits" in words for words in driver.toasts())
+
+
+@pytest.mark.parametrize("dialog", ["n", "d", "question_mark", "colon", "i", "slash", "e"])
+async def test_escape_leads_from_everywhere_back_to_the_list(tmp_path: Path, dialog: str) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        await driver.press(dialog)
+        await driver.until(lambda: not driver.is_in_list())
+        for _ in range(3):
+            await driver.press("escape")
+        await driver.until(driver.is_in_list)
+
+
+async def test_a_sandbox_that_changes_state_elsewhere_changes_here(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        cloud.sandboxes[0] = replace(cloud.sandboxes[0], state=SandboxState.TERMINATED, state_reason="out of memory")
+        await driver.press("r")
+        await driver.until(lambda: "x ended" in driver.text())
+        assert "out of memory" in driver.text()
