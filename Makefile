@@ -15,7 +15,7 @@ DEV_STAMP := $(VENV)/.dev-$(HERE)
 
 PIP     := PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -c constraints.txt
 PYTEST  := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
-CHECKED := -p sbxtui -p sbxguest -p sbxinfra -p tests -p bench
+CHECKED := -p sbxtui -p sbxguest -p sbxinfra -p tests -p bench -p screenshots
 
 .PHONY: setup run test check lint lint-style lint-format lint-types lint-layers format bench soak screenshots clean
 .DEFAULT_GOAL := setup

@@ -6,6 +6,7 @@ import importlib
 import inspect
 
 import pytest
+
 from bench.__main__ import benchmark_names, main, table
 from bench.support import interleaved, milliseconds, ratio_row
 

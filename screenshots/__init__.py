@@ -1,0 +1,1 @@
+"""Pictures of the dashboard, made from the running application by `make screenshots`."""
