@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import resource
 from dataclasses import dataclass
-from pathlib import Path
 
 from sbxtui.localcloud.spec import SandboxSpec
 
@@ -18,7 +16,6 @@ MIB = 1024 * 1024
 GUEST_PIDS_RESERVE = 16
 _SHM_MAX_MIB = 64
 _OPEN_FILES = 65_536
-_GUEST_OOM_SCORE = -900
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +71,6 @@ def apply_process_limits(limits: Limits, *, has_memory_cgroup: bool, has_cpu_cgr
 
     RLIMIT_NPROC is not set here: before the user namespace exists it counts every process of the user.
     """
-    # Inherited by the guest, which raises it again for its jobs. A plain user may not lower it, and loses little:
-    # jobs are raised by the watchdog.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(_GUEST_OOM_SCORE))
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_FSIZE, limits.disk_bytes)
     _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)

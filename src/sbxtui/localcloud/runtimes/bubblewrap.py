@@ -146,7 +146,7 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
     arguments += ["--bind", str(spec.control_dir), _CONTROL]
     for name, value in request.env.items():
         arguments += ["--setenv", name, value]
-    return [*arguments, "--chdir", spec.workdir, "--remount-ro", "/"], opened
+    return [*arguments, "--chdir", spec.workdir, "--remount-ro", "/dev", "--remount-ro", "/"], opened
 
 
 _NAMESPACES = (

@@ -1,0 +1,156 @@
+"""What asks for twice its limit is stopped, and the sandbox answers again: as root by cgroups, as a user without
+any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from sbxtui.localcloud.keeper_processes import descendants
+from tests.support.sandboxes import Place, Ran, RunningSandbox, require_runtime, running
+
+ANSWERS_AGAIN_S = 5.0
+MEMORY_MIB, PIDS, TMPFS_MIB, DISK_MIB = 256, 64, 64, 128
+
+FORK_BOMB = """python3 -c '
+import os, time
+while True:
+    try: os.fork()
+    except OSError: time.sleep(0.01)'"""
+FORK_BOMB_OF_SESSIONS = """python3 -c '
+import os, time
+while True:
+    try:
+        if os.fork() == 0: os.setsid()
+    except OSError: time.sleep(0.01)'"""
+
+
+NAMELESS_FILES = f"""
+import tempfile, time
+files = [tempfile.TemporaryFile(dir=".") for _ in range({2 * DISK_MIB // 8})]
+for file in files: file.write(bytes(8 << 20)); file.flush()
+time.sleep(20)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hog:
+    """A shell line that takes twice a limit, and which limit stops it."""
+
+    name: str
+    limit: str
+    shell: str
+
+
+HOGS = (
+    Hog("one process", "memory", f"python3 -c 'b = [bytearray(1 << 20) for _ in range({2 * MEMORY_MIB})]; input()'"),
+    Hog(
+        "many processes", "memory", "for i in 1 2 3 4 5; do python3 -c 'b = bytearray(110 << 20); input()' & done; wait"
+    ),
+    Hog("fork bomb", "pids", FORK_BOMB),
+    Hog("fork bomb of sessions", "pids", FORK_BOMB_OF_SESSIONS),
+    Hog("many files", "disk", f"for i in $(seq {2 * DISK_MIB // 8}); do head -c 8M /dev/zero > f$i; done; sleep 20"),
+    Hog("files without a name", "disk", f"python3 -c '{NAMELESS_FILES}'"),
+)
+
+
+@pytest.fixture
+def limited(place: Place) -> Place:
+    """Skips where namespaces do not work."""
+    require_runtime("bubblewrap", place.images_dir)
+    return place
+
+
+async def _answers(sandbox: RunningSandbox) -> Ran:
+    """Run a job, trying again while the sandbox recovers."""
+    while True:
+        try:
+            ran = await sandbox.run("echo ok")
+            if ran.code == 0:
+                return ran
+        except (AssertionError, OSError, ValueError):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("hog", HOGS, ids=lambda hog: f"{hog.limit}: {hog.name}")
+async def test_a_hog_is_killed_and_the_sandbox_answers_again(hog: Hog, limited: Place) -> None:
+    spec = limited.spec(memory_mib=MEMORY_MIB, pids_max=PIDS, tmpfs_mib=TMPFS_MIB, disk_mib=DISK_MIB)
+    async with running(spec) as sandbox:
+        boot = (await sandbox.hello())["boot_id"]
+        hogging = asyncio.create_task(sandbox.run(hog.shell))
+        async with asyncio.timeout(20):
+            while not (status := await sandbox.keeper.status()).kills:
+                await asyncio.sleep(0.05)
+        async with asyncio.timeout(ANSWERS_AGAIN_S):
+            assert (await _answers(sandbox)).out == "ok\n"
+        assert (await sandbox.hello())["boot_id"] == boot
+        hogging.cancel()
+    assert {kill.limit for kill in status.kills} == {hog.limit}
+    assert status.kills[0].used >= status.kills[0].allowed
+
+
+async def test_a_tmpfs_is_full_at_its_size_and_the_guest_lives_on(limited: Place) -> None:
+    async with running(limited.spec(memory_mib=MEMORY_MIB, tmpfs_mib=TMPFS_MIB)) as sandbox:
+        ran = await sandbox.run(f"head -c {2 * TMPFS_MIB}M /dev/zero > /tmp/hog; stat -c %s /tmp/hog; rm /tmp/hog")
+        assert "No space left" in ran.err
+        assert int(ran.out) <= TMPFS_MIB << 20
+        shm = await sandbox.run("head -c 300M /dev/zero > /dev/shm/hog; rm /dev/shm/hog")
+        assert "No space left" in shm.err
+        assert await sandbox.is_healthy()
+
+
+async def test_nothing_else_of_the_file_system_can_be_filled(limited: Place) -> None:
+    async with running(limited.spec()) as sandbox:
+        ran = await sandbox.run(
+            "for d in / /etc /run /var /opt /usr /opt/sbx /home /dev; do echo > $d/x && echo $d; done"
+        )
+    assert ran.out == ""
+
+
+async def test_a_single_file_ends_at_the_size_of_the_disk(limited: Place) -> None:
+    async with running(limited.spec(disk_mib=DISK_MIB)) as sandbox:
+        ran = await sandbox.run("ulimit -f")
+    assert int(ran.out) == DISK_MIB * 1024
+
+
+async def test_files_that_are_removed_free_the_disk_again(limited: Place) -> None:
+    async with running(limited.spec(disk_mib=DISK_MIB)) as sandbox:
+        for _ in range(3):
+            ran = await sandbox.run(f"head -c {DISK_MIB * 3 // 4}M /dev/zero > f && rm f")
+            assert ran.code == 0
+        status = await sandbox.keeper.status()
+    assert status.kill_count == 0
+    assert status.disk_bytes < 1 << 20
+
+
+async def test_cpu_time_is_shared_out_as_asked(limited: Place) -> None:
+    async with running(limited.spec(vcpus=1)) as sandbox:
+        status = await sandbox.keeper.status()
+        ran = await sandbox.run(
+            "python3 -c 'import multiprocessing as m, time\n"
+            "def spin(_):\n  end = time.monotonic() + 1\n  while time.monotonic() < end: pass\n"
+            "  return time.process_time()\n"
+            'if __name__ == "__main__": print(sum(m.Pool(2).map(spin, range(2), 1)))\''
+        )
+    assert status.limits["cpu"] in ("cgroup", "affinity", "all processors")
+    assert float(ran.out) < 1.5
+
+
+async def test_the_guest_is_the_last_the_kernel_would_kill(limited: Place) -> None:
+    async with running(limited.spec()) as sandbox:
+        await sandbox.run("setsid sleep 60 > /dev/null 2>&1 &")
+        pid = (await sandbox.keeper.status()).pid
+        async with asyncio.timeout(5):
+            while (scores := _oom_scores(pid)).get("sleep") != 500:
+                await asyncio.sleep(0.02)
+    assert max(score for name, score in scores.items() if name != "sleep") <= 0
+
+
+def _oom_scores(keeper: int) -> dict[str, int]:
+    scores: dict[str, int] = {}
+    for process in descendants(keeper).values():
+        with open(f"/proc/{process.pid}/oom_score_adj") as file:
+            scores[process.command] = int(file.read())
+    return scores
