@@ -27,6 +27,7 @@ logging.getLogger("botocore").setLevel(logging.INFO)
 _MAX_CONNECTIONS = 32
 
 _SERVICES = ("lambda-microvms", "lambda-core", "sts", "s3", "logs", "iam", "ec2", "service-quotas")
+_REGIONAL_SERVICES = ("lambda-microvms", "lambda-core", "sts")
 
 # With credentials of our own nothing of the person's AWS set-up may matter, not even a profile that does not exist.
 _OWN_VARIABLES: Mapping[str, tuple[None, None, str | None, None]] = {
@@ -43,6 +44,37 @@ class _OurLoader(Loader):  # type: ignore[misc]  # botocore has no types
     def list_available_services(self, type_name: str) -> list[str]:
         """Those of our services that the installed botocore has."""
         return [name for name in _SERVICES if any((Path(path) / name).is_dir() for path in self.search_paths)]
+
+
+class _RegionalLoader(_OurLoader):
+    """For services whose addresses come from their own rule sets.
+
+    botocore still reads the megabyte of old endpoint data to learn which partition a region is in; the small file of
+    partitions says that too.
+    """
+
+    def load_data(self, name: str) -> Any:
+        """The data file of that name; for the old endpoint data, what the file of partitions knows of it."""
+        if name != "endpoints":
+            return super().load_data(name)
+        partitions = super().load_data("partitions")["partitions"]
+        return {"version": 3, "partitions": [_as_endpoint_data(partition) for partition in partitions]}
+
+
+def _as_endpoint_data(partition: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "partition": partition["id"],
+        "dnsSuffix": partition["outputs"]["dnsSuffix"],
+        "regionRegex": partition["regionRegex"],
+        "regions": partition["regions"],
+        "services": {},
+        "defaults": {
+            "hostname": "{service}.{region}.{dnsSuffix}",
+            "protocols": ["https"],
+            "signatureVersions": ["v4"],
+            "variants": [],
+        },
+    }
 
 
 def make_client(
@@ -65,7 +97,7 @@ def make_client(
     Raises:
         botocore.exceptions.BotoCoreError: No such profile, no region, or a botocore that lacks the service.
     """
-    session = _make_session(context, is_isolated=credentials is not None)
+    session = _make_session(service, context, is_isolated=credentials is not None)
     keys: dict[str, str | None] = {}
     if credentials is not None:
         keys = {
@@ -83,13 +115,14 @@ def make_client(
     )
 
 
-def _make_session(context: Context, *, is_isolated: bool) -> Any:
+def _make_session(service: str, context: Context, *, is_isolated: bool) -> Any:
     session = botocore.session.Session(
         session_vars=dict(_OWN_VARIABLES) if is_isolated else None,
         profile=None if is_isolated else context.profile or None,
     )
     data_path = session.get_config_variable("data_path")
-    session.register_component("data_loader", _OurLoader(data_path.split(os.pathsep) if data_path else None))
+    loader = _RegionalLoader if service in _REGIONAL_SERVICES else _OurLoader
+    session.register_component("data_loader", loader(data_path.split(os.pathsep) if data_path else None))
     return session
 
 
