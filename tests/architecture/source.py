@@ -68,6 +68,7 @@ def dotted(node: ast.expr) -> str:
             return ""
 
 
+@cache
 def _parse(path: Path) -> Module:
     text = path.read_text(encoding="utf-8")
     return Module(path.relative_to(ROOT).as_posix(), text, ast.parse(text, filename=str(path)))
