@@ -9,6 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
@@ -49,7 +50,8 @@ class ConfirmScreen(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="confirm", classes="dialog") as dialog:
-            dialog.border_title = self.question
+            # Plain text would be taken for markup.
+            dialog.border_title = Content(self.question)
             dialog.border_subtitle = "esc cancels" if self.is_typed else "y confirms · esc cancels"
             with VerticalScroll(id="confirm-things", can_focus=False):
                 yield Static("\n".join(f"  {thing}" for thing in self.things), markup=False)

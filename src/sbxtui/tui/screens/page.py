@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -30,7 +31,8 @@ class PageScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="page", classes="dialog") as dialog:
-            dialog.border_title = self.page_title
+            # Plain text would be taken for markup.
+            dialog.border_title = Content(self.page_title)
             dialog.border_subtitle = "esc closes · y copies"
             with VerticalScroll(id="page-body"):
                 yield Static(self.text, markup=False, id="page-text")

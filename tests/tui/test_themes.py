@@ -1,0 +1,50 @@
+"""Every theme can be read, and none is needed to understand the screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.color import Color
+from textual.theme import Theme
+
+from sbxtui.tui.themes import MONO_THEME, THEMES, TONES
+from tests.support.fake_services import FakeCloud, sandbox
+from tests.tui.driving import dashboard
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+@pytest.mark.parametrize("ground", ["background", "panel", "cursor"])
+def test_every_text_colour_has_enough_contrast(theme: Theme, ground: str) -> None:
+    behind = theme.variables["sbx-cursor"] if ground == "cursor" else getattr(theme, ground)
+    texts = {tone: theme.variables[f"sbx-{tone}"] for tone in TONES} | {"text": str(theme.foreground)}
+    weak = {
+        tone: round(ratio, 2)
+        for tone, colour in texts.items()
+        if (ratio := contrast(Color.parse(colour), Color.parse(behind))) < 4.5
+    }
+    assert weak == {}
+
+
+def contrast(one: Color, other: Color) -> float:
+    """The WCAG contrast ratio, 1 to 21."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: Color) -> float:
+    parts = [part / 255 for part in (colour.r, colour.g, colour.b)]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+async def test_no_color_gives_the_mono_theme_with_a_reversed_cursor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api")])) as driver:
+        assert driver.app.theme == MONO_THEME
+        table = driver.main.query_one("#table")
+        strip = table.render_line(1)
+        assert "api" in strip.text
+        assert all(segment.style is not None and segment.style.reverse for segment in strip)
