@@ -103,6 +103,8 @@ class _Init:
         self._shims: dict[int, _Shim] = {}
         self._idle_shims: list[_Shim] = []
         self._wants_prefork = True
+        self._lost_shims: set[int] = set()
+        self._is_hunting = False
         self._is_stopping = False
         self._poll = select.poll()
         self._wakeup, wakeup_w = os.pipe()
@@ -128,6 +130,8 @@ class _Init:
             for fd in [fd for fd in ready if fd in self._shims]:
                 self._serve_shim(fd)
             self._reap()
+            if self._is_hunting:
+                self._hunt()
         self._stop()
 
     def _poll_timeout_ms(self) -> int | None:
@@ -282,17 +286,10 @@ class _Init:
             self._idle_shims.remove(lost)
         if lost.entry is not None:
             lost.entry.shim = None
-            self._end_orphans(lost.entry)
+            self._lost_shims.add(lost.pid)
+            self._is_hunting = True
             for message in self._store.note_loss(lost.entry):
                 self._tell(message)
-
-    def _end_orphans(self, entry: Entry) -> None:
-        """A shim was killed and its children are ours now: whatever is left of its job ends with it."""
-        known = {self._server_pid, *(other.pid for other in self._shims.values())}
-        for pid, (parent, group, _state) in kernel.parents().items():
-            if parent == os.getpid() and pid not in known and group in (pid, entry.pid):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
 
     def _signal(self, key: str, message: dict[str, Any]) -> None:
         entry = self._store.jobs.get(key)
@@ -309,8 +306,19 @@ class _Init:
                 return
             if pid == 0:
                 return
+            self._lost_shims.discard(pid)
             if pid == self._server_pid:
                 self._lose_server(status)
+
+    def _hunt(self) -> None:
+        """After a shim was killed: what it left has no parent but us, and ends. Its children come with its own end."""
+        known = {self._server_pid, *(known.pid for known in self._shims.values())}
+        strays = [pid for pid, (parent, _group, _state) in kernel.parents().items() if parent == os.getpid()]
+        strays = [pid for pid in strays if pid not in known]
+        for pid in strays:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        self._is_hunting = bool(strays or self._lost_shims)
 
     def _stop(self) -> None:
         """End the server, then every job: a shim whose link closes kills its job's whole tree."""

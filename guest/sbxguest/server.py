@@ -9,7 +9,6 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import uvicorn
@@ -54,27 +53,15 @@ async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets:
     filepool.journal_of(guest)  # removes what a killed server left of its uploads
     servers = [_server(App(guest, _app_routes()))]
     if len(sockets) > 1:
-        servers.append(_server(App(guest, _hook_routes())))
-    init.on_lost = lambda: _stop(servers)
+        servers.append(_server(App(guest, hooks.ROUTES)))
+    init.on_lost = _stop
     async with asyncio.TaskGroup() as group:
         for server, sock in zip(servers, sockets, strict=True):
             group.create_task(server.serve(sockets=[sock]))
 
 
 def _app_routes() -> tuple[Route, ...]:
-    return (*hello.ROUTES, *jobroutes.ROUTES, *_routes_of("files"), *_routes_of("stats"), *_routes_of("legacy"))
-
-
-def _hook_routes() -> tuple[Route, ...]:
-    return _routes_of("hooks")
-
-
-def _routes_of(module: str) -> tuple[Route, ...]:
-    try:
-        routes: tuple[Route, ...] = import_module(f"sbxguest.{module}").ROUTES
-    except ModuleNotFoundError:
-        return ()
-    return routes
+    return (*hello.ROUTES, *jobroutes.ROUTES, *files.ROUTES, *stats.ROUTES, *legacy.ROUTES)
 
 
 class _Server(uvicorn.Server):
@@ -110,10 +97,10 @@ def _websocket_protocol(**kwargs: Any) -> asyncio.Protocol:
     return protocol
 
 
-def _stop(servers: list[_Server]) -> None:
+def _stop() -> None:
+    """Init is gone, and the sandbox with it: end at once, whoever is connected. Nothing is held that could be saved."""
     log.warning("init is gone; stopping")
-    for server in servers:
-        server.should_exit = True
+    os._exit(1)
 
 
 def _make_workdir(state: GuestState) -> None:

@@ -1,0 +1,151 @@
+"""The main process: what it outlives, and what does not outlive it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sbxtui.guest.client import GuestClient
+from tests.support.guest_process import GuestProcess, children_of, running_guest
+
+LIMIT_S = 30
+
+
+@pytest.fixture
+async def client(guest: GuestProcess) -> AsyncIterator[GuestClient]:
+    async with GuestClient(guest.url, None) as client, asyncio.timeout(LIMIT_S):
+        yield client
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat[stat.rindex(b")") + 2 :][:1] not in (b"Z", b"X")
+
+
+async def _written(path: Path) -> int:
+    while not (path.exists() and path.read_text().strip()):
+        await asyncio.sleep(0.01)
+    return int(path.read_text())
+
+
+async def _until_dead(*pids: int) -> None:
+    async with asyncio.timeout(10):
+        while any(map(_is_alive, pids)):
+            await asyncio.sleep(0.01)
+
+
+ESCAPING = "setsid sh -c 'echo $$ > escaped; exec sleep 1000' & echo $$ > leader; exec sleep 1000"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+async def test_however_init_ends_nothing_it_started_is_left(tmp_path: Path, number: int) -> None:
+    async with running_guest(tmp_path) as guest, GuestClient(guest.url, None) as client:
+        run = asyncio.create_task(client.exec(["sh", "-c", ESCAPING]))
+        pids = [await _written(guest.workdir / name) for name in ("leader", "escaped")]
+        pids += children_of(guest.init_pid)
+        os.kill(guest.init_pid, number)
+        await _until_dead(*pids)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+
+async def test_a_shim_that_is_killed_ends_its_job_and_no_other(guest: GuestProcess, client: GuestClient) -> None:
+    other = asyncio.create_task(client.exec(["sh", "-c", "echo $$ > other; exec sleep 1000"], job_id="other"))
+    other_pid = await _written(guest.workdir / "other")
+    run = asyncio.create_task(client.exec(["sh", "-c", ESCAPING]))
+    pids = [await _written(guest.workdir / name) for name in ("leader", "escaped")]
+    shim = int(Path(f"/proc/{pids[0]}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    os.kill(shim, signal.SIGKILL)
+    result = await run
+    assert (result.exit_code, result.signal) == (137, signal.SIGKILL)
+    await _until_dead(*pids)
+    assert _is_alive(other_pid)
+    await client.delete_job("other")
+    assert (await client.exec(["echo", "on"])).stdout == b"on\n"
+    await asyncio.gather(other, return_exceptions=True)
+
+
+async def test_a_server_that_keeps_dying_is_started_again_each_time_and_hangs_no_command(
+    guest: GuestProcess, client: GuestClient
+) -> None:
+    run = asyncio.create_task(client.exec(["sh", "-c", "echo $$ > pid; while [ -e pid ]; do sleep 0.01; done; exit 3"]))
+    await _written(guest.workdir / "pid")
+    for _ in range(4):
+        await guest.kill_server()
+    (guest.workdir / "pid").unlink()
+    assert (await run).exit_code == 3
+
+
+async def test_no_connection_is_refused_while_the_server_is_down(guest: GuestProcess, client: GuestClient) -> None:
+    hello = await client.hello()
+    os.kill(guest.server_pid, signal.SIGKILL)
+    async with GuestClient(guest.url, None) as other:
+        assert (await other.hello(timeout_s=10)).boot_id == hello.boot_id
+
+
+async def test_a_server_that_hangs_blocks_no_job(guest: GuestProcess, client: GuestClient) -> None:
+    run = asyncio.create_task(client.exec(["sh", "-c", "echo $$ > pid; while [ -e pid ]; do sleep 0.01; done; exit 4"]))
+    pid = await _written(guest.workdir / "pid")
+    server = guest.server_pid
+    os.kill(server, signal.SIGSTOP)
+    (guest.workdir / "pid").unlink()
+    await _until_dead(pid)
+    os.kill(server, signal.SIGCONT)
+    assert (await run).exit_code == 4
+
+
+async def test_a_taken_port_is_said_in_words(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        env = {"AGENTD_PORT": str(taken.getsockname()[1]), "AGENTD_BIND": "127.0.0.1"}
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-I", "-m", "sbxguest.init"],
+            env=env,
+            capture_output=True,
+            timeout=10,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert b"cannot listen: [Errno 98] Address already in use" in done.stderr
+
+
+async def test_the_guest_answers_on_both_families(tmp_path: Path) -> None:
+    async with running_guest(tmp_path, env={"AGENTD_BIND": ""}) as guest:
+        for host in ("127.0.0.1", "[::1]"):
+            if host == "[::1]" and not socket.has_ipv6:
+                continue
+            async with GuestClient(f"http://{host}:{guest.port}", None) as client:
+                assert (await client.hello()).generation == 2
+
+
+NAMESPACES = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def _can_unshare() -> bool:
+    if not shutil.which("unshare"):
+        return False
+    return subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not _can_unshare(), reason="needs the right to make a pid namespace")
+async def test_as_pid_1_it_reaps_everything_and_its_end_ends_all(tmp_path: Path) -> None:
+    async with running_guest(tmp_path, prefix=NAMESPACES) as guest, GuestClient(guest.url, None) as client:
+        result = await client.exec(
+            ["sh", "-c", "(setsid true &); (true &); sleep 0.2; ps -eo stat,pid,comm | grep -c ^Z"]
+        )
+        assert result.stdout.strip() == b"0"
+        # unshare does not pass the signal on; its child is what the platform would stop.
+        os.kill(children_of(guest.init_pid)[0], signal.SIGTERM)
+        await _until_dead(guest.init_pid)
