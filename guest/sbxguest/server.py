@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from sbxguest import descriptors, filepool, hello, jobroutes, kernel
+from sbxguest import descriptors, filepool, files, hello, hooks, jobroutes, kernel, legacy, stats
 from sbxguest.app import App, Route
 from sbxguest.initclient import InitClient, Kept
 from sbxguest.jobs import JobTable
