@@ -22,6 +22,10 @@ _SIDEWAYS_CELLS = 16
 class OutputView(ScrollView, can_focus=True):
     """Follows the end until somebody scrolls up; then it holds on to a line number, not to a row of the screen."""
 
+    # No bar for going sideways: it would take the last line, and come and go with what is on screen.
+    DEFAULT_CSS = """
+    OutputView { overflow-x: hidden; scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1; }
+    """
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"output--{kind.value}" for kind in Kind} | {"output--lost"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "scroll_by(1)", "down", show=False),
