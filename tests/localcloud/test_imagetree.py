@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from sbxtui.localcloud import imagetree
-from sbxtui.localcloud.imagetree import ensure_image_tree, hold, prune_image_trees
+from sbxtui.localcloud.imagetree import ensure_image_tree, prune_image_trees
+from sbxtui.localcloud.keeper_place import hold_tree
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_everybody_may_read_a_tree_and_nobody_may_write_its_files(packages: Path
 def test_a_tree_that_is_held_or_young_is_not_pruned(packages: Path, tmp_path: Path) -> None:
     old = ensure_image_tree(tmp_path / "trees")
     assert prune_image_trees(tmp_path / "trees") == []
-    descriptor = hold(old.path)
+    descriptor = hold_tree(old.path)
     assert prune_image_trees(tmp_path / "trees", young_s=-1) == []
     os.close(descriptor)
     assert prune_image_trees(tmp_path / "trees", young_s=-1) == [old.path]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import signal
 import time
@@ -57,7 +56,7 @@ def find_hierarchies(mountinfo: str | None = None) -> Hierarchies:
 
 def folder_of(socket_dir: Path) -> str:
     """The group that holds all sandboxes whose keepers' sockets are in `socket_dir`."""
-    return f"sbx/{hashlib.sha256(os.fsencode(socket_dir)).hexdigest()[:12]}"
+    return "sbx/" + str(socket_dir).strip("/").replace("-", "--").replace("/", "-")
 
 
 @dataclass(slots=True)

@@ -72,17 +72,6 @@ def ensure_image_tree(parent: Path) -> ImageTree:
     return tree
 
 
-def hold(tree: Path) -> int:
-    """Keep `tree` from being pruned for as long as the returned descriptor is open.
-
-    Raises:
-        OSError: It does not exist.
-    """
-    descriptor = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return descriptor
-
-
 def prune_image_trees(parent: Path, *, young_s: float = _YOUNG_S) -> list[Path]:
     """Remove trees (and half-made ones) nobody holds or asked for in the last `young_s` seconds; returns them."""
     removed: list[Path] = []

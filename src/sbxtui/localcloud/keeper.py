@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import selectors
 import signal
@@ -25,10 +24,9 @@ from typing import Any, Literal
 from sbxtui.core.errors import SbxError
 from sbxtui.core.text import iso
 from sbxtui.localcloud.cgroups import Cgroup, folder_of
-from sbxtui.localcloud.imagetree import hold
 from sbxtui.localcloud.keeper_control import Client, Control
 from sbxtui.localcloud.keeper_log import GuestLog
-from sbxtui.localcloud.keeper_place import DroppedUid, lock_keeper, make_folders, remove_remains, take_uid
+from sbxtui.localcloud.keeper_place import DroppedUid, hold_tree, lock_keeper, make_folders, remove_remains, take_uid
 from sbxtui.localcloud.keeper_processes import descendants, send_signal, stop_all
 from sbxtui.localcloud.keeper_start import guest_answers, guest_env, limit_words, network_ports
 from sbxtui.localcloud.limits import Limits
@@ -37,8 +35,6 @@ from sbxtui.localcloud.runtimes.choose import find_runtime
 from sbxtui.localcloud.runtimes.launch import become_subreaper
 from sbxtui.localcloud.spec import ExitInfo, KeeperState, KeeperStatus, SandboxSpec, write_private
 from sbxtui.localcloud.watchdog import TICK_S, Watchdog, Watched
-
-log = logging.getLogger(__name__)
 
 _BRIDGE_TIMEOUT_S = 20.0
 _BRIDGE_POLL_S = 0.004
@@ -83,10 +79,10 @@ class Keeper:
         self._control = Control(self._spec.keeper_socket, self._selector, self._serve)
         tree_lock = -1
         try:
-            tree_lock = hold(Path(self._spec.prepared["image_tree"]))
+            tree_lock = hold_tree(Path(self._spec.prepared["image_tree"]))
             self._start()
         except (SbxError, OSError, KeyError) as exc:
-            log.error("cannot start: %s", exc)
+            _say(f"cannot start: {exc}")
             self._reason, self._problem = "start-failed", str(exc)
             self._end(1)
         while self._exit is None:
@@ -184,7 +180,7 @@ class Keeper:
         self._reap_all()
         self._log.close()
         if not self._cgroup.remove():
-            log.error("a control group of %s is still busy", self._spec.sandbox_id)
+            _say("a control group is still busy")
         remove_remains(self._spec)
         self._control.close()
         self._spec.lock_file.unlink(missing_ok=True)
@@ -314,6 +310,12 @@ class Keeper:
         self._selector.register(wakeup_read, selectors.EVENT_READ, drain)
 
 
+def _say(text: str) -> None:
+    """To the sandbox's own log. Not by `logging`: importing that takes a tenth of a start."""
+    sys.stderr.write(f"keeper: {text}\n")
+    sys.stderr.flush()
+
+
 def _lock_patiently(spec: SandboxSpec) -> int | None:
     """The keeper's lock; a sweep holds it for a moment, another keeper for good."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
@@ -335,13 +337,13 @@ def main(argv: list[str]) -> int:
     os.chdir("/")
     os.umask(0o077)
     os.environ.clear()
-    logging.basicConfig(level=logging.INFO, format="keeper: %(message)s")
     code = 1
     try:
         code = _keep(spec, int(argv[2]) if len(argv) == 3 else -1)
-    except Exception:
-        log.exception("keeper failed")
-    logging.shutdown()
+    except Exception:  # noqa: BLE001 - a process boundary: its sandbox must not end without a word
+        import traceback
+
+        _say(f"keeper failed:\n{traceback.format_exc()}")
     os._exit(code)
 
 

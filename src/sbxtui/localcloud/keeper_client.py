@@ -215,7 +215,7 @@ def _spawn(spec: SandboxSpec, ready_fd: int) -> None:
     try:
         # Without `site`: a keeper needs the standard library and this package, and starts in half the time.
         subprocess.run(
-            [sys.executable, "-I", "-S", "-B", "-c", _KEEPER_CODE, package_parent, str(spec.spec_file), str(ready_fd)],
+            [sys.executable, "-I", "-S", "-c", _KEEPER_CODE, package_parent, str(spec.spec_file), str(ready_fd)],
             stdin=subprocess.DEVNULL,
             stdout=log_fd,
             stderr=log_fd,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import socket
 import stat
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ def take_uid(sandbox_id: str) -> DroppedUid:
     Raises:
         RuntimeUnavailable: None is free.
     """
-    start = int.from_bytes(hashlib.sha256(sandbox_id.encode()).digest()[:6], "big") % _UID_COUNT
+    start = zlib.crc32(sandbox_id.encode()) % _UID_COUNT
     for offset in range(_UID_TRIES):
         uid = FIRST_UID + (start + offset) % _UID_COUNT
         holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -48,6 +48,17 @@ def take_uid(sandbox_id: str) -> DroppedUid:
         except OSError:
             holder.close()
     raise RuntimeUnavailable("no user id is free for the sandbox", hint="remove sandboxes you no longer need")
+
+
+def hold_tree(tree: Path) -> int:
+    """Keep an image tree from being pruned for as long as the returned descriptor is open.
+
+    Raises:
+        OSError: It does not exist.
+    """
+    descriptor = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
 
 
 def lock_keeper(path: Path) -> int | None:

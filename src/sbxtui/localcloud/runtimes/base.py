@@ -23,6 +23,28 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python as the sandbox sees it.
+
+    `prefix` is a folder that must be there at its own path, empty for what `/usr` holds already; `source` is what
+    the host puts there: the folder itself or a copy that everybody may read.
+    """
+
+    executable: str
+    prefix: str = ""
+    source: str = ""
+
+    def to_map(self) -> dict[str, str]:
+        """For the `prepared` map of a spec."""
+        return {"python": self.executable, "python_prefix": self.prefix, "python_source": self.source}
+
+    @classmethod
+    def from_map(cls, values: Mapping[str, str]) -> Interpreter:
+        """Undo `to_map`."""
+        return cls(values["python"], values.get("python_prefix", ""), values.get("python_source", ""))
+
+
+@dataclass(frozen=True, slots=True)
 class StartRequest:
     """One sandbox to start. `uid`/`gid` are whom it runs as; None leaves the keeper's own.
 

