@@ -33,6 +33,8 @@ _BY_ERRNO = {
     errno.EROFS: ("access_denied", 403),
     errno.ENOSPC: ("disk_full", 507),
     errno.EDQUOT: ("disk_full", 507),
+    # Without a disk of its own a sandbox has a limit per file.
+    errno.EFBIG: ("disk_full", 507),
     errno.ELOOP: ("bad_path", 400),
     errno.ENAMETOOLONG: ("bad_path", 400),
     errno.EINVAL: ("bad_path", 400),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -243,3 +244,17 @@ def test_a_folder_that_is_not_there_is_a_clear_error() -> None:
 
 def test_a_port_map_takes_pairs_of_ports_only() -> None:
     assert bridge.parse_port_map("8080=41234,9000=41235 x=1 1=x 0=5 5=0 =") == {8080: 41234, 9000: 41235}
+
+
+async def test_a_client_that_goes_away_after_its_last_byte_frees_the_server_in_the_end(relay: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        _, _, writer = await dial(relay, b"%d\n" % listener.getsockname()[1])
+        writer.write_eof()
+        connection, _ = await asyncio.to_thread(listener.accept)
+        with connection:
+            assert await asyncio.to_thread(connection.recv, 1) == b""
+            writer.close()
+            poller = select.poll()
+            poller.register(connection, 0)
+            # The server says nothing, so only a reset can tell it that nobody is there any more.
+            assert await asyncio.to_thread(poller.poll, WAIT_S * 1000) != []

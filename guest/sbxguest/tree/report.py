@@ -23,6 +23,7 @@ _CODES = {
     errno.EROFS: "access_denied",
     errno.ENOSPC: "disk_full",
     errno.EDQUOT: "disk_full",
+    errno.EFBIG: "disk_full",
     errno.ENAMETOOLONG: "bad_path",
 }
 

@@ -18,7 +18,7 @@ from sbxguest.tree.report import LEFT_OUT_KEY, MAX_PROBLEMS, TEMP_PREFIX, Proble
 
 # Long names and pax records; anything larger is an attack on memory.
 _MAX_RECORD_BYTES = 1024 * 1024
-_FATAL = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE}
+_FATAL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE}
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _GNU_LONG_NAME, _GNU_LONG_LINK = b"L", b"K"
