@@ -12,6 +12,7 @@ from sbxtui.core.model import Context
 from sbxtui.settings import Settings
 
 if TYPE_CHECKING:
+    from sbxtui.services.defaults import LaunchDefaults
     from sbxtui.services.files import Files
     from sbxtui.services.guests import Guests
     from sbxtui.services.inventory import Inventories
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from sbxtui.store.db import Store
     from sbxtui.store.events import Events
     from sbxtui.store.registry import Registry
+    from sbxtui.store.seed import SeedReport
 
 
 class Services:
@@ -53,6 +55,18 @@ class Services:
         from sbxtui.store.db import Store
 
         return Store.open(self.settings.home)
+
+    def adopt_seed(self) -> SeedReport:
+        """Take over what `asb` left for this context, if it was not taken yet; nothing for a local one."""
+        from sbxtui.store.seed import adopt_seed
+
+        return adopt_seed(
+            self.store,
+            self.context,
+            state_file=self.settings.seed_state_file,
+            infra_state_file=self.settings.seed_infra_state_file,
+            actor=self.actor,
+        )
 
     @cached_property
     def context(self) -> Context:
@@ -109,11 +123,19 @@ class Services:
         return Guests(self.settings, self.context, self.planes, self.tokens)
 
     @cached_property
+    def defaults(self) -> LaunchDefaults:
+        """What a launch uses where nothing is named."""
+        from sbxtui.services.defaults import launch_defaults
+        from sbxtui.store.outputs import Outputs
+
+        return launch_defaults(self.settings, self.context, Outputs(self.store))
+
+    @cached_property
     def launcher(self) -> Launcher:
         """Making sandboxes."""
         from sbxtui.services.launch import Launcher
 
-        return Launcher(self.settings, self.context, self.planes, self.registry, self.guests, self.actor)
+        return Launcher(self.settings, self.defaults, self.context, self.planes, self.registry, self.guests, self.actor)
 
     @cached_property
     def sandboxes(self) -> Sandboxes:

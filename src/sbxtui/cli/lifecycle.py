@@ -11,6 +11,7 @@ from sbxtui.cli.call import Call
 from sbxtui.cli.recovery import recover
 from sbxtui.core.errors import SandboxNotFound, UsageError
 from sbxtui.core.model import Registration, SandboxId
+from sbxtui.services.defaults import unused_aws_settings
 from sbxtui.services.launch import CreateOptions
 from sbxtui.services.sandboxes import Goal
 from sbxtui.services.targets import for_each, resolve_targets
@@ -20,6 +21,8 @@ async def create(call: Call) -> int:
     """Make a sandbox and print its name."""
     await recover(call)
     options = options_of(call.args, call)
+    if words := unused_aws_settings(call.settings, call.services.context):
+        call.out.note(f"note: {words}")
     if call.args.replace:
         await _make_room(call)
     call.out.progress("creating")
@@ -42,12 +45,12 @@ def options_of(args: Namespace, call: Call) -> CreateOptions:
         raise UsageError(f"--max-duration {args.max_duration} is not possible", hint="between 1 and 28800 s (8 h)")
     connectors = tuple(args.egress_connector)
     if args.egress and not connectors:
-        if not call.settings.egress_connector:
+        if not call.services.defaults.egress_connector:
             raise UsageError(
                 "--egress has no connector to attach",
                 hint="set SBX_EGRESS_CONNECTOR, or name one with --egress-connector ARN",
             )
-        connectors = (call.settings.egress_connector,)
+        connectors = (call.services.defaults.egress_connector,)
     return CreateOptions(
         image=args.image,
         role=args.role,

@@ -28,9 +28,10 @@ from sbxtui.core.model import (
     SandboxRecord,
 )
 from sbxtui.core.names import check_name, generate_name
-from sbxtui.core.sizing import BASE_IMAGE, check_cpus, check_memory_mib, check_network, sized_image_name
+from sbxtui.core.sizing import check_cpus, check_memory_mib, check_network, sized_image_name
 from sbxtui.guest.client import GuestClient, Hello
 from sbxtui.identity import own_identity
+from sbxtui.services.defaults import LaunchDefaults
 from sbxtui.services.guests import Guests
 from sbxtui.services.images import active_version, image_arn
 from sbxtui.services.leftovers import is_unfinished
@@ -72,6 +73,7 @@ class Launcher:
     def __init__(
         self,
         settings: Settings,
+        defaults: LaunchDefaults,
         context: Context,
         planes: ControlPlanes,
         registry: Registry,
@@ -79,6 +81,7 @@ class Launcher:
         actor: str,
     ) -> None:
         self._settings = settings
+        self._defaults = defaults
         self._context = context
         self._planes = planes
         self._registry = registry
@@ -107,7 +110,7 @@ class Launcher:
         """
         if name is not None:
             check_name(name)
-        network = check_network(options.network, self._context.kind, self._egress(options))
+        network = check_network(options.network, self._context.kind, options.egress_connectors)
         if options.memory_mib:
             check_memory_mib(options.memory_mib)
         plane = await self._planes.open_for_change(self._context)
@@ -145,14 +148,9 @@ class Launcher:
         rows = self._registry.list(self._context.name)
         return ours + [row for row in rows if row.id and is_unfinished(row)]
 
-    def _egress(self, options: CreateOptions) -> tuple[str, ...]:
-        if options.egress_connectors or not self._settings.egress_connector:
-            return options.egress_connectors
-        return (self._settings.egress_connector,) if self._context.kind is ContextKind.AWS else ()
-
     async def _image_version(self, plane: ControlApi, options: CreateOptions) -> ImageVersion:
         """The image version a launch would use, checked against the size that was asked for."""
-        image = options.image or self._settings.image_arn or BASE_IMAGE
+        image = options.image or self._defaults.image
         memory_mib = options.memory_mib or (0 if options.image else self._settings.memory_mib)
         if image.startswith("arn:"):
             version = await active_version(plane, image)
@@ -204,11 +202,11 @@ class Launcher:
         return LaunchRequest(
             image_arn=version.arn,
             image_version=version.version,
-            execution_role_arn=options.role or (self._settings.execution_role_arn if is_aws else ""),
+            execution_role_arn=options.role or self._defaults.role,
             idle=idle,
             max_duration_s=options.max_duration_s or (_MAX_DURATION_S if is_aws else None),
             ingress_connectors=options.ingress_connectors,
-            egress_connectors=self._egress(options),
+            egress_connectors=options.egress_connectors,
             # The platform refuses a payload for an image without the run hook.
             payload=_identity(name, options.purpose) if "run" in version.hooks else "",
         )
