@@ -13,8 +13,9 @@ from typing import Any
 from sbxguest import fileverbs
 from sbxguest.app import Request, Response, Route, WireError, json_response
 from sbxguest.fileops import FileError, resolve
-from sbxguest.filepool import in_thread, journal_of, octal, owner_of
+from sbxguest.filepool import in_thread, journal_of, octal, owner_of, sha256_precondition
 from sbxguest.fileverbs import Scene
+from sbxguest.filewrite import AtomicWriter, WriteOptions
 from sbxguest.tree.report import shown
 
 _ENTRIES_PER_PIECE = 500
@@ -59,6 +60,13 @@ class _Call:
             raise WireError(400, "bad_request", "`mode` must be a string of octal digits")
         return octal(value)
 
+    def digest(self) -> str:
+        """An optional `if_sha256`."""
+        value = self._fields.get("if_sha256", "")
+        if not isinstance(value, str):
+            raise WireError(400, "bad_request", "`if_sha256` must be a string")
+        return sha256_precondition(value)
+
 
 async def _mkdir(call: _Call) -> Response:
     path, mode, has_parents = call.path(), call.mode(), call.flag("parents")
@@ -98,6 +106,23 @@ async def _stat(call: _Call) -> Response:
     if seen is None:
         raise WireError(404, "file_not_found", f"{shown(path)}: no such file or directory")
     return json_response(seen)
+
+
+async def _check(call: _Call) -> Response:
+    """Whether an upload would be taken, asked before its bytes travel. What is true now may be false by then."""
+    path, size_bytes, digest, has_parents = (
+        call.path(),
+        call.count("size_bytes", 0),
+        call.digest(),
+        call.flag("parents"),
+    )
+    options = WriteOptions(if_sha256=digest, size_bytes=size_bytes)
+    try:
+        await in_thread(lambda: AtomicWriter(path, options, call.scene.owner, call.scene.journal).abort())
+    except WireError as exc:
+        if exc.code != "file_not_found" or not has_parents:
+            raise
+    return json_response({})
 
 
 async def _exists(call: _Call) -> Response:
@@ -150,6 +175,7 @@ _OPS = {
     "cp": _op(_cp, "to", "recursive", "no_overwrite", "parents"),
     "stat": _op(_stat, "follow"),
     "exists": _op(_exists, "follow"),
+    "check": _op(_check, "size_bytes", "if_sha256", "parents"),
     "list": _op(_list, "recursive", "limit"),
 }
 

@@ -107,6 +107,18 @@ def octal(text: str) -> int | None:
     return int(text, 8)
 
 
+def sha256_precondition(text: str) -> str:
+    """`if_sha256` as the writer takes it: 64 hex digits, `none`, or empty.
+
+    Raises:
+        WireError: 400, it is something else.
+    """
+    digest = text.lower()
+    if digest and digest != "none" and not re.fullmatch(r"[0-9a-f]{64}", digest):
+        raise WireError(400, "bad_query", "`if_sha256` must be 64 hex digits, or `none`")
+    return digest
+
+
 async def receive_into(sink: Sink, request: Request) -> None:
     """Stream the request's body into `sink`, two batches in memory at most.
 

@@ -15,7 +15,17 @@ from collections.abc import AsyncGenerator, Iterator
 from sbxguest import fileop
 from sbxguest.app import Request, Response, Route, WireError, json_response
 from sbxguest.fileops import FileReader, Owner, make_parents, translated
-from sbxguest.filepool import aborted, in_thread, journal_of, octal, owner_of, path_of, receive_into, soon
+from sbxguest.filepool import (
+    aborted,
+    in_thread,
+    journal_of,
+    octal,
+    owner_of,
+    path_of,
+    receive_into,
+    sha256_precondition,
+    soon,
+)
 from sbxguest.filewrite import AtomicWriter, Journal, WriteOptions
 from sbxguest.tree import Unpacker, pack
 from sbxguest.tree.report import shown
@@ -125,14 +135,11 @@ async def put_file(request: Request) -> Response:
 
 def _write_options(request: Request) -> WriteOptions:
     query = request.query
-    digest = query.get("if_sha256", "").lower()
-    if digest and digest != "none" and not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise WireError(400, "bad_query", "`if_sha256` must be 64 hex digits, or `none`")
     length = request.headers.get("content-length", "")
     return WriteOptions(
         mode=octal(query.get("mode", "")),
         mtime_ns=_mtime_ns(query.get("mtime", "")),
-        if_sha256=digest,
+        if_sha256=sha256_precondition(query.get("if_sha256", "")),
         has_parents=request.flag("parents"),
         size_bytes=int(length) if length.isdecimal() else None,
     )

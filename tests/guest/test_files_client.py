@@ -40,6 +40,11 @@ async def pieces(block: bytes, count: int) -> AsyncIterator[bytes]:
         yield block
 
 
+async def endless() -> AsyncIterator[bytes]:
+    raise AssertionError("what is refused anyway must not be sent")
+    yield b""
+
+
 async def whole(files: GuestFiles, path: str) -> bytes:
     async with files.download(path) as download:
         return b"".join([chunk async for chunk in download.chunks])
@@ -47,6 +52,7 @@ async def whole(files: GuestFiles, path: str) -> bytes:
 
 async def test_a_file_goes_up_and_down_with_its_facts(files: GuestFiles) -> None:
     block = os.urandom(MIB)
+    await files.upload("big/new", pieces(block, 20), size_bytes=20 * MIB, has_parents=True)
     size = await files.upload("a/b", pieces(block, 5), mode=0o640, mtime_ns=1_700_000_000_000_000_007, has_parents=True)
     assert size == 5 * MIB
     async with files.download("a/b") as download:
@@ -104,6 +110,9 @@ async def test_refusals_are_our_errors_and_name_the_path(guest: GuestProcess, fi
         (Conflict, files.remove(".", recursive=True)),
         (Conflict, files.make_directory("dir")),
         (UsageError, files.stat("")),
+        (QuotaExceeded, files.upload("huge", endless(), size_bytes=10**15)),
+        (FileMissing, files.upload("no/such", endless(), size_bytes=10**9)),
+        (Conflict, files.upload("f", endless(), size_bytes=10**9, if_sha256="none")),
     ]
     for kind, call in cases:
         with pytest.raises(kind) as caught:

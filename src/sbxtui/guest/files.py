@@ -20,6 +20,7 @@ from sbxtui.guest.faults import garbled, raise_for_answer, translated
 from sbxtui.guest.filewire import Download, Listing, shown
 
 _STALL_S = 60.0
+_ASK_FIRST_BYTES = 16 * 1024 * 1024
 # The last byte of an upload is followed by the disk's own time, a big copy by the whole of it.
 _SETTLE_S = 300.0
 _TIMEOUT = httpx.Timeout(_SETTLE_S, connect=10.0, write=_STALL_S)
@@ -85,6 +86,7 @@ class GuestFiles:
             query["if_sha256"] = if_sha256
         headers = {}
         if size_bytes is not None:
+            await self._check_upload(path, size_bytes, if_sha256=if_sha256, has_parents=has_parents)
             headers["content-length"] = str(size_bytes)
             source = _once(chunks) if isinstance(chunks, bytes) else chunks
             chunks = filewire.exactly(source, size_bytes, path)
@@ -184,6 +186,18 @@ class GuestFiles:
             raise filewire.tree_fault(exc) from exc
         finally:
             await asyncio.shield(asyncio.to_thread(unpacker.abort))
+
+    async def _check_upload(self, path: str, size_bytes: int, *, if_sha256: str, has_parents: bool) -> None:
+        """Ask first: a refusal of the upload itself would be read only after its last byte was sent."""
+        if size_bytes < _ASK_FIRST_BYTES:
+            return
+        body = {"op": "check", "path": path, "size_bytes": size_bytes, "if_sha256": if_sha256, "parents": has_parents}
+        try:
+            await self._op(body)
+        except UsageError as exc:
+            # A guest that cannot be asked says so with this code; the upload itself then tells.
+            if exc.details.get("guest_code") != "bad_request":
+                raise
 
     async def _op(self, body: Mapping[str, object]) -> dict[str, Any]:
         with translated(f"{body['op']} {shown(str(body['path']))}"):
