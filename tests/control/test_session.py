@@ -24,8 +24,14 @@ def _place(client: object) -> tuple[object, ...]:
     return (meta.endpoint_url, meta.region_name, meta.partition, signer._signing_name, signer._region_name)
 
 
-@pytest.mark.parametrize("service", ["lambda-microvms", "lambda-core", "sts", "s3", "logs", "iam"])
-@pytest.mark.parametrize("region", REGIONS)
+@pytest.mark.parametrize(
+    ("service", "region"),
+    [
+        *(("lambda-microvms", region) for region in REGIONS),
+        *(("sts", region) for region in REGIONS[::3]),
+        *(("s3", "eu-west-1"), ("logs", "cn-north-1"), ("iam", "us-east-1"), ("lambda-core", "us-west-2")),
+    ],
+)
 def test_a_client_talks_to_the_same_address_as_boto3s(service: str, region: str) -> None:
     context = Context(ContextName("work"), ContextKind.AWS, region=region)
     ours = make_client(service, context, credentials=KEYS, ca_bundle="", timeouts=Timeouts())

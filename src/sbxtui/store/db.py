@@ -62,6 +62,7 @@ class Store:
         self._connection = connection
         self._clock = clock
         self._lock = threading.RLock()
+        self._inode = opening.inode_of(home.store_file)
         self._is_closed = False
 
     @classmethod
@@ -98,8 +99,7 @@ class Store:
             StoreError: Locked for too long, disk full, or unwritable; nothing was changed.
         """
         with self._lock:
-            if self._connection_in_use():
-                raise RuntimeError("store transactions do not nest")
+            self._make_ready()
             changes_before = self._connection.total_changes
             with self._translated():
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -121,8 +121,7 @@ class Store:
             StoreError: The store cannot be read.
         """
         with self._lock:
-            if self._connection_in_use():
-                raise RuntimeError("store transactions do not nest")
+            self._make_ready()
             with self._translated():
                 self._connection.execute("BEGIN")
                 try:
@@ -136,8 +135,10 @@ class Store:
         Raises:
             StoreError: The store cannot be read.
         """
-        with self._lock, self._translated():
-            return self._connection.execute(sql, parameters).fetchall()
+        with self._lock:
+            self._make_ready(may_nest=True)
+            with self._translated():
+                return self._connection.execute(sql, parameters).fetchall()
 
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
@@ -145,10 +146,21 @@ class Store:
             self._is_closed = True
             self._connection.close()
 
-    def _connection_in_use(self) -> bool:
+    def _make_ready(self, *, may_nest: bool = False) -> None:
         if self._is_closed:
             raise StoreError(f"the store `{self.file}` is closed")
-        return self._connection.in_transaction
+        if self._connection.in_transaction:
+            if may_nest:
+                return
+            raise RuntimeError("store transactions do not nest")
+        # Another process may have put a damaged file aside, or a person removed the home: writing on into a file
+        # without a name would lose every change.
+        if opening.inode_of(self.file) != self._inode:
+            self._connection.close()
+            private_dir(self.home.state_dir)
+            opened = opening.open_file(self.file, self._clock())
+            self._connection, self.notice = opened.connection, opened.notice or self.notice
+            self._inode = opening.inode_of(self.file)
 
     def _roll_back(self) -> None:
         # SQLite rolls back by itself on a full disk or I/O error; a second ROLLBACK would hide that error.

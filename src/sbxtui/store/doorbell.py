@@ -18,6 +18,7 @@ from types import TracebackType
 
 from sbxtui.core.errors import SbxError
 from sbxtui.home import Home, private_dir
+from sbxtui.store.opening import inode_of
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class Listener:
         self._bell: Path | None = None
         self._connection: sqlite3.Connection | None = None
         self._version = -1
+        self._inode = (0, 0)
 
     async def __aenter__(self) -> Listener:
         """Start listening: every commit from here on wakes the next `wait`."""
@@ -156,11 +158,18 @@ class Listener:
         self._rung.set()
 
     def _read_version(self) -> int:
-        """The store's `data_version`, -1 while there is none."""
+        """The store's `data_version`, -1 while there is none; a file put in its place counts as a change."""
         try:
+            inode = inode_of(self._home.store_file)
+            if inode != self._inode:
+                self._inode = inode
+                if self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
+                self._version = -2
+            if inode == (0, 0):
+                return -1
             if self._connection is None:
-                if not self._home.store_file.exists():
-                    return -1
                 self._connection = sqlite3.connect(
                     self._home.store_file, timeout=0.2, isolation_level=None, check_same_thread=False
                 )

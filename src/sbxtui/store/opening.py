@@ -54,6 +54,15 @@ def open_file(file: Path, now: datetime) -> Opened:
         return _open_any(file, now)
 
 
+def inode_of(file: Path) -> tuple[int, int]:
+    """Which file a path means now; zeros when it means none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return (0, 0)
+    return (status.st_dev, status.st_ino)
+
+
 def suspect_file(file: Path) -> Path:
     """The marker that makes the next opening look at every page of the file."""
     return file.with_name(file.name + ".suspect")
@@ -79,9 +88,12 @@ def _open_any(file: Path, now: datetime) -> Opened:
     notice = None
     if _is_damaged(file):
         notice = _keep_aside(file, now)
-    suspect_file(file).unlink(missing_ok=True)
-    if not file.exists():
-        os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    try:
+        suspect_file(file).unlink(missing_ok=True)
+        if not file.exists():
+            os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as exc:
+        raise failures.folder_error(exc, file.parent) from exc
     connection = None
     try:
         connection = _connect(file)
@@ -139,6 +151,8 @@ def _is_damaged(file: Path) -> bool:
     try:
         if not file.exists() or file.stat().st_size == 0:
             return False
+        if not file.is_file():
+            raise StoreError(f"the store `{file}` is no file", hint="move it away, or set SBX_HOME")
         if not os.access(file, os.R_OK):
             return False
     except OSError as exc:
