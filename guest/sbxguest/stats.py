@@ -72,9 +72,10 @@ class Sampler:
             "memory": {"used_bytes": reading.memory_bytes, "limit_bytes": self._memory_limit(reading)},
             "swap": {"used_bytes": reading.swap_bytes, "limit_bytes": reading.swap_limit_bytes},
             "disk": self._disk(),
-            "net": _network(),
+            # Without a network or a kernel of its own, these figures are those of the host.
+            "net": None if self._state.settings.isolation.startswith("process") else _network(),
             "pids": {"count": reading.pids, "limit": reading.pids_limit or self._limits.pids},
-            "load": list(os.getloadavg()),
+            "load": list(os.getloadavg()) if reading.source == "machine" else None,
             "oom_count": reading.oom_count,
             "open_files": reading.open_files,
             "clock": clock_watch.as_json(),

@@ -30,7 +30,7 @@ async def test_one_sample_holds_everything(guest: GuestProcess) -> None:
     assert sample["boot_id"] == boot_id and abs(sample["at"] - time.time()) < 60
     assert 0 < sample["memory"]["used_bytes"] <= sample["memory"]["limit_bytes"]
     assert sample["disk"]["path"] == str(guest.workdir) and sample["disk"]["free_bytes"] > 0
-    assert sample["cpu"]["used_s"] >= 0 and len(sample["load"]) == 3
+    assert sample["cpu"]["used_s"] >= 0 and (sample["source"] != "machine" or len(sample["load"]) == 3)
 
 
 async def test_following_gives_a_line_at_once_and_then_percentages(guest: GuestProcess) -> None:
@@ -67,6 +67,7 @@ async def test_a_guest_on_a_shared_kernel_counts_its_own_processes_against_its_o
         after = (await http.get("/v2/metrics")).json()
     assert (after["source"], after["memory"]["limit_bytes"]) == ("processes", 512 * 2**20)
     assert (after["cpu"]["cores"], after["pids"]["limit"], after["disk"]["limit_bytes"]) == (1.5, 100, 10 * 2**20)
+    assert (after["load"], after["net"]) == (None, None)
     grown = after["memory"]["used_bytes"] - sample["memory"]["used_bytes"]
     assert 190 * 2**20 < grown < 300 * 2**20
     assert after["pids"]["count"] < len([name for name in os.listdir("/proc") if name.isdigit()])
