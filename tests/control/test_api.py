@@ -120,6 +120,23 @@ async def test_an_answer_without_an_id_is_no_sandbox() -> None:
         await plane_at(server).get("microvm-1")
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"maximumDurationInSeconds": "soon"},
+        {"maximumDurationInSeconds": []},
+        {"idlePolicy": {"maxIdleDurationSeconds": "x"}},
+        {"ingressNetworkConnectors": [7, None]},
+        {"startedAt": "yesterday"},
+        {"idlePolicy": "never"},
+    ],
+    ids=str,
+)
+async def test_an_answer_that_makes_no_sense_is_an_error_of_ours(members: dict[str, Any]) -> None:
+    with aws_server(Reply(200, record_answer(**members))) as server, pytest.raises(ControlUnavailable):
+        await plane_at(server).get("microvm-1")
+
+
 def _item(number: int) -> dict[str, Any]:
     return {
         "microvmId": f"microvm-{number}",

@@ -73,6 +73,12 @@ ANSWERS = {
         "lambda:RunMicrovm",
     ),
     "denied without a word": Answered(error(403, DENIED, None), AccessDenied, "may not", "lambda:RunMicrovm"),
+    "denied by something before AWS": Answered(
+        Reply(403, "<html>Forbidden</html>", {"Content-Type": "text/html"}),
+        AccessDenied,
+        "may not",
+        "lambda:RunMicrovm",
+    ),
     "connector not granted": Answered(
         error(403, DENIED, "not authorized to perform: lambda:PassNetworkConnector on resource: arn:x"),
         AccessDenied,

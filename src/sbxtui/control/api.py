@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import builtins
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sbxtui.control import decode
 from sbxtui.control.calls import Call, Kind, Timeouts
@@ -38,6 +39,8 @@ _SERVICE = "lambda-microvms"
 _PAGE_SIZE = 50
 _MAX_TOKEN_MINUTES = 60
 _HOOK_PORT = 9_000
+
+Decoded = TypeVar("Decoded")
 _USUAL_TIMEOUTS = Timeouts()
 _USUAL_RETRIES = RetryPolicy()
 
@@ -89,7 +92,7 @@ class ControlApi:
         _check_image_arn(request.image_arn)
         parameters = decode.run_parameters(request, client_token)
         answer = await self._call("RunMicrovm", parameters, kind="image", target=request.image_arn)
-        return decode.sandbox_record(answer)
+        return self._read(decode.sandbox_record, answer)
 
     async def get(self, sandbox_id: str) -> SandboxRecord:
         """One sandbox as the control plane knows it; that may lag some seconds behind.
@@ -97,14 +100,14 @@ class ControlApi:
         Raises:
             SandboxNotFound: There is none of that id, or it ended long ago.
         """
-        return decode.sandbox_record(await self._sandbox_call("GetMicrovm", sandbox_id))
+        return self._read(decode.sandbox_record, await self._sandbox_call("GetMicrovm", sandbox_id))
 
     async def list(self, *, image_arn: str = "") -> list[SandboxListing]:
         """All sandboxes of the account and region, those that ended in the last day included; of one image if given."""
         filters = {"imageIdentifier": image_arn} if image_arn else {}
         items = await self._pages("ListMicrovms", filters, kind="image", target=image_arn)
         # A sandbox made while the pages were read can shift another one onto two of them.
-        listings = {item.id: item for item in map(decode.sandbox_listing, items)}
+        listings = {one.id: one for one in (self._read(decode.sandbox_listing, item) for item in items)}
         return [*listings.values()]
 
     async def suspend(self, sandbox_id: str) -> None:
@@ -153,7 +156,7 @@ class ControlApi:
         return EndpointToken(
             sandbox_id=SandboxId(sandbox_id),
             ports=tuple(sorted(set(ports))),
-            value=decode.token_value(answer),
+            value=self._read(decode.token_value, answer),
             minted_at=minted_at,
             expires_at=minted_at + timedelta(minutes=ttl_minutes),
         )
@@ -161,12 +164,12 @@ class ControlApi:
     async def images(self, name_filter: str = "") -> builtins.list[Image]:
         """The account's images; those whose name contains `name_filter` if given."""
         filters = {"nameFilter": name_filter} if name_filter else {}
-        return [decode.image(item) for item in await self._pages("ListMicrovmImages", filters)]
+        return [self._read(decode.image, item) for item in await self._pages("ListMicrovmImages", filters)]
 
     async def managed_images(self) -> builtins.list[Image]:
         """The platform's own base images."""
         items = await self._pages("ListManagedMicrovmImages", {})
-        return [decode.image(item, is_managed=True) for item in items]
+        return [self._read(partial(decode.image, is_managed=True), item) for item in items]
 
     async def image(self, arn: str) -> Image:
         """One image of the account.
@@ -176,7 +179,7 @@ class ControlApi:
         """
         _check_image_arn(arn)
         answer = await self._call("GetMicrovmImage", {"imageIdentifier": arn}, kind="image", target=arn)
-        return decode.image(answer)
+        return self._read(decode.image, answer)
 
     async def image_versions(self, arn: str) -> builtins.list[ImageVersion]:
         """All versions of an image, as the platform orders them; managed images too.
@@ -188,7 +191,7 @@ class ControlApi:
         is_managed = ":aws:microvm-image:" in arn
         operation = "ListManagedMicrovmImageVersions" if is_managed else "ListMicrovmImageVersions"
         items = await self._pages(operation, {"imageIdentifier": arn}, kind="image", target=arn)
-        return [decode.image_version(item, is_managed=is_managed) for item in items]
+        return [self._read(partial(decode.image_version, is_managed=is_managed), item) for item in items]
 
     async def image_version(self, arn: str, version: str) -> ImageVersion:
         """One version of an image, with its memory and the hooks it answers.
@@ -199,7 +202,7 @@ class ControlApi:
         _check_image_arn(arn)
         parameters = {"imageIdentifier": arn, "imageVersion": version}
         answer = await self._call("GetMicrovmImageVersion", parameters, kind="image", target=f"{arn} {version}")
-        return decode.image_version(answer)
+        return self._read(decode.image_version, answer)
 
     async def caller_account(self) -> str:
         """The account the credentials belong to, asked now; the local cloud's is known without asking.
@@ -215,6 +218,13 @@ class ControlApi:
                 f"cannot tell whose credentials context `{self.context.name}` uses", hint="try again"
             )
         return account_id
+
+    def _read(self, decoder: Callable[[Mapping[str, Any]], Decoded], answer: Mapping[str, Any]) -> Decoded:
+        try:
+            return decoder(answer)
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
+            message = f"the control plane of context `{self.context.name}` answered what cannot be understood"
+            raise ControlUnavailable(message, hint="upgrade sbx, or check the context's endpoint") from exc
 
     def _check_scope(self, ports: Sequence[int], ttl_minutes: int) -> None:
         for port in ports:
@@ -291,6 +301,9 @@ class ControlApi:
 
         try:
             client = self._client(call.service)
+            if not call.context.region:
+                # The region came from the person's AWS set-up; errors must name the one that was asked.
+                call = replace(call, context=replace(call.context, region=client.meta.region_name or ""))
             check_limits(client, call.operation, parameters)
             method = getattr(client, xform_name(call.operation))
             answer: dict[str, Any] = method(**parameters)

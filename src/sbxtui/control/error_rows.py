@@ -117,7 +117,7 @@ ANSWERED: tuple[Row, ...] = (
         says=r"PassRole",
     ),
     Row(
-        ("AccessDeniedException", "AccessDenied", "UnauthorizedOperation"),
+        ("AccessDeniedException", "AccessDenied", "UnauthorizedOperation", "401", "403"),
         AccessDenied,
         "{credentials} may not do this{message}",
         "ask for the permission `{action}`",

@@ -73,7 +73,8 @@ def _fits(row: Row, code: str, message: str) -> bool:
 
 def _is_unserved(call: Call) -> bool:
     context = call.context
-    return context.kind is ContextKind.AWS and not context.endpoint_url and context.region not in SERVED_REGIONS
+    is_named = context.kind is ContextKind.AWS and context.region != "" and not context.endpoint_url
+    return is_named and context.region not in SERVED_REGIONS
 
 
 def _unserved_region(call: Call, details: Mapping[str, object]) -> SbxError:
