@@ -83,8 +83,9 @@ class Limits:
 
     @classmethod
     def of(cls, said: Mapping[str, object]) -> Limits:
-        """From the guest's settings: `memory_mib` or `memory_bytes`, `vcpus`, `pids`, `disk_mib` or `disk_bytes`."""
-        return cls(_bytes(said, "memory"), _positive(said.get("vcpus")), _whole(said.get("pids")), _bytes(said, "disk"))
+        """From the guest's settings: `memory_mib` or `memory_bytes`, `vcpus`, `pids_max`, `disk_mib` or `disk_bytes`."""
+        pids = _whole(said.get("pids_max"))
+        return cls(_bytes(said, "memory"), _positive(said.get("vcpus")), pids, _bytes(said, "disk"))
 
 
 def _positive(value: object) -> float | None:
@@ -213,7 +214,8 @@ class ProcessesSource:
     """
 
     limits: Limits
-    _root_pid: int = field(default_factory=lambda: _root_pid())
+    # The server's parent is init, and everything of the sandbox is below init.
+    _root_pid: int = field(default_factory=os.getppid)
 
     def __call__(self) -> Reading:
         """Add up once."""
@@ -258,13 +260,6 @@ class ProcessesSource:
                 own[pid] = stats[pid]
                 pending.extend(children.get(pid, ()))
         return own
-
-
-def _root_pid() -> int:
-    """The pid all processes of the sandbox descend from: init's, or the server's own when it was started alone."""
-    parent = os.getppid()
-    command = read_text(f"/proc/{parent}/cmdline")
-    return parent if parent == 1 or "sbxguest" in command else os.getpid()
 
 
 def _private_pages(pid: int) -> int:

@@ -19,6 +19,7 @@ _INTERVAL_MAX_S = 3600.0
 _JUMP_S = 0.5
 _JUMPS_KEPT = 20
 _WINDOW_MIN_S = 0.05
+_SHARED_RATIO = 1.25
 
 
 class ClockWatch:
@@ -115,12 +116,15 @@ class Sampler:
             found = os.statvfs(self._state.workdir)
         except OSError:
             return {"path": self._state.workdir, "used_bytes": None, "free_bytes": None, "limit_bytes": None}
-        size = found.f_frsize
+        size_bytes = found.f_blocks * found.f_frsize
+        limit_bytes = min(size_bytes, self._limits.disk_bytes or size_bytes)
+        # A file system much larger than the limit is shared with others, and its use is theirs as well.
+        is_shared = size_bytes > _SHARED_RATIO * limit_bytes
         return {
             "path": self._state.workdir,
-            "used_bytes": (found.f_blocks - found.f_bfree) * size,
-            "free_bytes": found.f_bavail * size,
-            "limit_bytes": self._limits.disk_bytes or found.f_blocks * size,
+            "used_bytes": None if is_shared else (found.f_blocks - found.f_bfree) * found.f_frsize,
+            "free_bytes": min(found.f_bavail * found.f_frsize, limit_bytes),
+            "limit_bytes": limit_bytes,
             "free_inodes": found.f_favail,
         }
 

@@ -52,7 +52,7 @@ async def test_an_interval_that_makes_no_sense_is_a_400(guest: GuestProcess, que
 
 
 async def test_a_guest_on_a_shared_kernel_counts_its_own_processes_against_its_own_limits(tmp_path: Path) -> None:
-    env = {"SBX_LIMITS": json.dumps({"memory_mib": 512, "vcpus": 1.5, "pids": 100, "disk_mib": 10})}
+    env = {"SBX_LIMITS": json.dumps({"memory_mib": 512, "vcpus": 1.5, "pids_max": 100, "disk_mib": 10})}
     async with (
         running_guest(tmp_path, env={**env, "SBX_ISOLATION": "process"}) as guest,
         httpx.AsyncClient(base_url=guest.url, timeout=30) as http,
@@ -67,7 +67,8 @@ async def test_a_guest_on_a_shared_kernel_counts_its_own_processes_against_its_o
         after = (await http.get("/v2/metrics")).json()
     assert (after["source"], after["memory"]["limit_bytes"]) == ("processes", 512 * 2**20)
     assert (after["cpu"]["cores"], after["pids"]["limit"], after["disk"]["limit_bytes"]) == (1.5, 100, 10 * 2**20)
-    assert (after["load"], after["net"]) == (None, None)
+    assert (after["load"], after["net"], after["disk"]["used_bytes"]) == (None, None, None)
+    assert after["pids"]["count"] > sample["pids"]["count"] >= 2
     grown = after["memory"]["used_bytes"] - sample["memory"]["used_bytes"]
     assert 190 * 2**20 < grown < 300 * 2**20
     assert after["pids"]["count"] < len([name for name in os.listdir("/proc") if name.isdigit()])
