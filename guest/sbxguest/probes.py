@@ -83,7 +83,7 @@ class Limits:
 
     @classmethod
     def of(cls, said: Mapping[str, object]) -> Limits:
-        """From the guest's settings: `memory_mib` or `memory_bytes`, `vcpus`, `pids_max`, `disk_mib` or `disk_bytes`."""
+        """From the guest's settings: `vcpus`, `pids_max`, and `memory` and `disk` as `…_mib` or `…_bytes`."""
         pids = _whole(said.get("pids_max"))
         return cls(_bytes(said, "memory"), _positive(said.get("vcpus")), pids, _bytes(said, "disk"))
 

@@ -191,7 +191,7 @@ async def test_a_tree_goes_up_and_comes_down_unchanged(guest: GuestProcess, file
 async def test_a_tree_says_what_it_could_not_bring(guest: GuestProcess, files: GuestFiles, tmp_path: Path) -> None:
     (guest.workdir / "t").mkdir()
     (guest.workdir / "t/outside").symlink_to("/etc")
-    os.mkfifo(guest.workdir / "t/fifo")
+    os.mkfifo(guest.workdir / "t/fifo\x1b[2J")
     report = await files.download_tree("t", tmp_path / "work")
     assert {problem.path: problem.code for problem in report.problems} == {
         "outside": "unsafe_link",

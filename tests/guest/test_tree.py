@@ -259,6 +259,9 @@ def test_more_than_was_allowed_is_refused(tmp_path: Path) -> None:
         unpack(tmp_path / "target", data, max_bytes=1999)
     assert caught.value.code == "too_large"
     assert unpack(tmp_path / "target", data, max_bytes=2000).size_bytes == 2000
+    many = archive(*(member(f"d{number}", kind=tarfile.DIRTYPE) for number in range(10_001)))
+    with pytest.raises(TreeError, match="10000 entries"):
+        unpack(tmp_path / "many", many, max_bytes=2000)
 
 
 def test_a_file_in_the_place_of_a_folder_is_a_problem_of_that_entry_only(tmp_path: Path) -> None:

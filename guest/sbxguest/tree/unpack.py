@@ -18,6 +18,7 @@ from sbxguest.tree.report import LEFT_OUT_KEY, MAX_PROBLEMS, TEMP_PREFIX, Proble
 
 # Long names and pax records; anything larger is an attack on memory.
 _MAX_RECORD_BYTES = 1024 * 1024
+_ENTRIES_ALWAYS = 10_000
 _FATAL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE}
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,7 +43,8 @@ class Unpacker:
         root: An existing folder; links in its own path are followed.
         own: Given each new descriptor, to set its owner; given an absolute path for links.
         note: Given the absolute path of each temporary file before it exists; `forget` when it is gone.
-        max_bytes: Most content in all; `too_large` beyond.
+        max_bytes: Most content in all, and most entries as if each were a block (10,000 are always fine); `too_large`
+            beyond.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Unpacker:
         self._note = note
         self._forget = forget
         self._bytes_allowed = max_bytes
+        self._entries_allowed = None if max_bytes is None else max(_ENTRIES_ALWAYS, max_bytes // BLOCK_BYTES)
         self._lock = threading.Lock()
         self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._parent: tuple[tuple[str, ...], int] = ((), self._root_fd)
@@ -74,7 +77,7 @@ class Unpacker:
         self._temp = ""
         self._is_at_end = False
         self._is_closed = False
-        self._files = self._folders = self._links = self._size_bytes = 0
+        self._entries = self._files = self._folders = self._links = self._size_bytes = 0
         self._problems: list[Problem] = []
         self._problem_count = 0
         self._locked_folders: list[tuple[tuple[str, ...], int]] = []
@@ -211,6 +214,9 @@ class Unpacker:
         records, self._records = self._records, {}
         self._mtime_ns = apply_records(member, records)
         self._member = member
+        self._entries += 1
+        if self._entries_allowed is not None and self._entries > self._entries_allowed:
+            raise TreeError("too_large", f"the archive holds more than {self._entries_allowed} entries")
         parts = safe_parts(member.name)
         if member.isdir() or not parts:
             self._try(member.name, lambda: self._make_folder(parts))

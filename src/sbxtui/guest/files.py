@@ -160,7 +160,7 @@ class GuestFiles:
                 filewire.url("/v2/files/tar", path, query), content=filewire.packed(source), timeout=_TIMEOUT
             )
             await raise_for_answer(answer)
-        return filewire.tree_report(filewire.as_object(answer.content))
+        return filewire.harmless_report(filewire.tree_report(filewire.as_object(answer.content)))
 
     async def download_tree(self, path: str, target: Path, *, max_bytes: int | None = None) -> TreeReport:
         """Bring what is below a folder of the sandbox into the existing local folder `target`, merging.
@@ -181,7 +181,7 @@ class GuestFiles:
                     await raise_for_answer(answer)
                     async for batch in filewire.batches(answer.aiter_raw()):
                         await asyncio.to_thread(unpacker.write, batch)
-            return await asyncio.to_thread(unpacker.commit)
+            return filewire.harmless_report(await asyncio.to_thread(unpacker.commit))
         except TreeError as exc:
             raise filewire.tree_fault(exc) from exc
         finally:
