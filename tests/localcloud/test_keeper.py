@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import selectors
@@ -141,12 +142,29 @@ def test_the_log_of_a_guest_cannot_grow_without_end(tmp_path: Path) -> None:
     log = GuestLog(tmp_path / "log", selector)
     for _ in range(40):
         os.write(log.write_fd, bytes(60_000))
+        log.refill()
         for key, _ in selector.select(5):
             key.data()
     log.close()
     sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     assert set(sizes) == {"log", "log.1"}
     assert sum(sizes.values()) < 1_200_000
+
+
+def test_a_guest_that_prints_without_end_is_read_at_a_walk(tmp_path: Path) -> None:
+    selector = selectors.DefaultSelector()
+    log = GuestLog(tmp_path / "log", selector)
+    written = 0
+    os.set_blocking(log.write_fd, False)
+    while selector.get_map():
+        with contextlib.suppress(BlockingIOError):
+            written += os.write(log.write_fd, bytes(60_000))
+        for key, _ in selector.select(5):
+            key.data()
+    assert written < 1_000_000
+    log.refill()
+    assert selector.get_map()
+    log.close()
 
 
 class _Served:

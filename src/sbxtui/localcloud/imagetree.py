@@ -47,6 +47,8 @@ class ImageTree:
 def ensure_image_tree(parent: Path) -> ImageTree:
     """The tree of the guest installed now, made if it is new. Blocking: call it in a thread.
 
+    A process looks at what is installed once: an upgrade under its feet must not mix two versions.
+
     Args:
         parent: Folder of all trees; made (0711) if missing. A dropped uid must be able to traverse to it.
 
@@ -54,6 +56,18 @@ def ensure_image_tree(parent: Path) -> ImageTree:
         RuntimeUnavailable: A package of the guest is not installed.
         OSError: `parent` cannot be written.
     """
+    known = _made.get(parent)
+    if known is not None and known.path.is_dir():
+        os.utime(known.path)
+        return known
+    tree = _made[parent] = _find_or_build(parent)
+    return tree
+
+
+_made: dict[Path, ImageTree] = {}
+
+
+def _find_or_build(parent: Path) -> ImageTree:
     parent.mkdir(parents=True, exist_ok=True)
     parent.chmod(0o711)
     sources = _package_dirs()

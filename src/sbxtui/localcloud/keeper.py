@@ -64,6 +64,7 @@ class Keeper:
         self._reason: Reason = ""
         self._problem = ""
         self._kill_at = 0.0
+        self._tick_at = 0.0
         self._bridge_deadline = 0.0
         self._control: Control | None = None
         self._log = GuestLog(spec.log_file, self._selector)
@@ -73,8 +74,9 @@ class Keeper:
         self._watch_signals()
         become_subreaper()
         self._spec.exit_file.unlink(missing_ok=True)
-        # A sweep may have taken it for a dead keeper's before we had the lock.
-        write_private(self._spec.spec_file, self._spec.to_json())
+        if not self._spec.spec_file.exists():
+            # A sweep took it for a dead keeper's before we had the lock.
+            write_private(self._spec.spec_file, self._spec.to_json())
         self._spec.keeper_socket.parent.mkdir(parents=True, exist_ok=True)
         self._control = Control(self._spec.keeper_socket, self._selector, self._serve)
         tree_lock = -1
@@ -123,19 +125,33 @@ class Keeper:
         self._bridge_deadline = time.monotonic() + _BRIDGE_TIMEOUT_S
 
     def _turn(self) -> None:
-        """Wait for an event or the next tick, and act on either."""
-        timeout_s = _BRIDGE_POLL_S if self._state is KeeperState.STARTING else TICK_S
+        """Wait for an event or what is due next, and act on either."""
+        if self._state is KeeperState.STARTING:
+            due_at = 0.0
+            timeout_s = _BRIDGE_POLL_S
+        else:
+            due_at = min(self._tick_at, self._kill_at or self._tick_at)
+            timeout_s = max(0.0, due_at - time.monotonic())
         for key, _ in self._selector.select(timeout_s):
             key.data()
         self._reap()
-        if self._exit is not None:
+        now = time.monotonic()
+        if self._exit is not None or now < due_at:
             return
-        if self._kill_at and time.monotonic() >= self._kill_at:
+        if self._kill_at and now >= self._kill_at:
             self._kill_all()
         elif self._state is KeeperState.STARTING:
             self._look_for_bridge()
-        elif self._state is KeeperState.RUNNING and self._watchdog is not None:
+        elif now >= self._tick_at:
+            self._tick(now)
+
+    def _tick(self, now: float) -> None:
+        self._log.refill()
+        pause_s = TICK_S
+        if self._state is KeeperState.RUNNING and self._watchdog is not None:
             self._watchdog.tick()
+            pause_s = self._watchdog.pause_s
+        self._tick_at = now + pause_s
 
     def _look_for_bridge(self) -> None:
         if guest_answers(self._spec.control_dir, self._spec.agent_port):

@@ -220,15 +220,16 @@ def read_exit(sandbox_dir: Path) -> ExitInfo | None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a 0600 file atomically; readers see the old or the new whole text."""
+    """Write a 0600 file atomically; readers see the old or the new whole text.
+
+    Not forced to disk, which takes longer than a keeper's start: what it tells of ends with the machine anyhow.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -33,6 +33,7 @@ from sbxtui.localcloud.limits import Limits
 from sbxtui.localcloud.spec import Kill
 
 TICK_S = 0.1
+_IDLE_TICK_S, _IDLE_TICK_ALONE_S = 0.5, 0.25
 _KILLS_KEPT = 64
 # Ticks a full task table is tolerated before its biggest job goes: a burst that ends by itself harms nobody.
 _PIDS_TICKS = 3
@@ -68,7 +69,7 @@ class _Disk:
 
 @dataclass(slots=True)
 class Watchdog:
-    """Call `tick` every `TICK_S` while the sandbox runs (not while it is frozen)."""
+    """Call `tick` every `pause_s` seconds while the sandbox runs (not while it is frozen)."""
 
     watched: Watched
     kill_sandbox: Callable[[], None]
@@ -82,6 +83,15 @@ class Watchdog:
     _scored: set[tuple[int, int]] = field(default_factory=set)
     _written: dict[int, int] = field(default_factory=dict)
     _biggest: Process | None = None
+
+    @property
+    def pause_s(self) -> float:
+        """Until the next tick: short while jobs run, longer while there are none, longest where the kernel holds the
+        line.
+        """
+        if self._scored:
+            return TICK_S
+        return _IDLE_TICK_S if "memory" in self.watched.cgroup.dirs else _IDLE_TICK_ALONE_S
 
     def disk_bytes(self) -> int:
         """Bytes of `disk_dirs`: counted now if that is cheap, else at the last scan."""
