@@ -496,3 +496,15 @@ async def test_a_guest_without_websockets_answers_as_http(endpoint: Endpoint) ->
         for _ in range(2):
             writer.write(endpoint.head(port, "GET / HTTP/1.1", *upgrade))
             assert await read_answer(reader) == OK
+
+
+async def test_forced_http2_is_502_because_only_http1_is_relayed(endpoint: Endpoint) -> None:
+    async with guest_server(answer_ok) as port:
+        answer = await endpoint.ask(endpoint.head(port, "GET / HTTP/1.1", "X-aws-proxy-force-h2: true"))
+    assert answer.startswith(b"HTTP/1.1 502 ")
+
+
+async def test_hundreds_of_connections_at_once_are_all_answered(endpoint: Endpoint) -> None:
+    async with guest_server(answer_ok) as port:
+        answers = await asyncio.gather(*(endpoint.ask(endpoint.head(port)) for _ in range(200)))
+    assert answers == [OK] * 200

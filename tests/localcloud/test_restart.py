@@ -274,3 +274,42 @@ def test_secrets_are_private_and_never_in_the_log(mortal: LocalCloud) -> None:
     assert mortal.told()["secret_access_key"] not in log
     assert endpoint.token not in log
     assert "payload-secret" not in log
+
+
+def test_a_state_folder_that_cannot_be_written_refuses_launches_and_keeps_what_is(mortal: LocalCloud) -> None:
+    endpoint = run_sandbox(mortal, idlePolicy=IDLE)
+    records = mortal.home / "local" / "sandboxes"
+    aside = records.with_name("aside")
+    records.rename(aside)
+    records.write_text("in the way")
+    client = endpoint.client
+    with pytest.raises(client.exceptions.InternalServerException, match="cannot write its state"):
+        client.run_microvm(imageIdentifier=mortal.image_arn())
+    with pytest.raises(client.exceptions.InternalServerException, match="cannot write its state"):
+        client.suspend_microvm(microvmIdentifier=endpoint.id)
+    assert [item["state"] for item in client.list_microvms()["items"]] == ["RUNNING"]
+    assert hello(endpoint)["sandbox"]["id"] == endpoint.id
+    records.unlink()
+    aside.rename(records)
+    client.suspend_microvm(microvmIdentifier=endpoint.id)
+    wait_for_state(client, endpoint.id, "SUSPENDED")
+
+
+def test_an_endpoint_whose_port_was_taken_comes_back_when_it_is_free(mortal: LocalCloud) -> None:
+    endpoint = run_sandbox(mortal)
+    mortal.stop(signal.SIGKILL)
+    with socket.create_server(("127.0.0.1", endpoint.port)):
+        mortal.start()
+        assert mortal.client().get_microvm(microvmIdentifier=endpoint.id)["endpoint"] == endpoint.address
+    deadline = time.monotonic() + 20
+    while True:
+        with contextlib.suppress(httpx.TransportError):
+            assert hello(endpoint)["sandbox"]["id"] == endpoint.id
+            return
+        assert time.monotonic() < deadline
+
+
+def test_conformance_caps_every_sandbox_at_eight_hours(tmp_path: Path) -> None:
+    with local_cloud(tmp_path, "--runtime", "process", "--conformance") as strict:
+        launched = strict.client().run_microvm(imageIdentifier=strict.image_arn())
+        assert launched["maximumDurationInSeconds"] == 28_800

@@ -170,6 +170,14 @@ class Fleet:
             log.error("%s: its port %d is taken: %s", record.id, record.endpoint_port, exc)
             return None
 
+    async def _reopen_later(self, member: _Member) -> None:
+        """The address was promised: wait until whoever took the port leaves it."""
+        while member.endpoint is None and not member.vm.is_over:
+            await asyncio.sleep(_RETRY_STEP_S)
+            with contextlib.suppress(OSError):
+                member.endpoint = await self._open_endpoint(member.vm.record.endpoint_port)
+                await member.endpoint.serve(member.vm)
+
     async def _add(
         self, record: Record, endpoint: Endpoint | None, begin: Callable[[Vm], Coroutine[Any, Any, None]]
     ) -> None:
@@ -179,6 +187,8 @@ class Fleet:
             self._ids_by_token[record.token_key] = record.id
         if endpoint is not None:
             await endpoint.serve(member.vm)
+        elif not member.vm.is_over:
+            self._spawn(member, self._reopen_later(member))
         self._spawn(member, begin(member.vm))
         self._spawn(member, member.vm.watch_exit())
         self._spawn(member, self._keep_time(member))
@@ -228,7 +238,7 @@ class Fleet:
     async def _step(self, member: _Member, step: Step) -> None:
         try:
             if step is Step.SUSPEND:
-                await member.vm.suspend()
+                await member.vm.suspend(if_idle_s=_idle_window_s(member.vm.record) / self._world.time_scale)
             elif step is Step.TERMINATE:
                 await member.vm.terminate()
             elif member.endpoint is not None:
@@ -247,6 +257,10 @@ class Fleet:
         if self._ids_by_token.get(record.token_key) == record.id:
             del self._ids_by_token[record.token_key]
         del self._members[record.id]
+
+
+def _idle_window_s(record: Record) -> float:
+    return record.idle.max_idle_s if record.idle else 0.0
 
 
 def _log_failure(member: _Member, task: asyncio.Task[None]) -> None:

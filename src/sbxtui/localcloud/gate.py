@@ -46,6 +46,9 @@ def check(request: RequestHead, record: Record, keys: HomeKeys, *, now: datetime
     head = request.head
     if not all(_LOOPBACK_HOST.fullmatch(host) for host in head.values(b"host")):
         raise Refused(403, "Token authentication failed")
+    if head.has_element(b"x-aws-proxy-force-h2", b"true"):
+        # A guest that speaks HTTP/1.1 only answers such a request with 502 on the platform, and that is all we relay.
+        raise Refused(502)
     token, port_text, used_subprotocol = _credentials(request)
     grant = _grant(token, record, keys, now)
     if not _PORT_TEXT.fullmatch(port_text) or not 1 <= int(port_text) <= 65_535:

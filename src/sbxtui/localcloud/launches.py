@@ -61,7 +61,7 @@ def new_record(params: Mapping[str, Any], image: CatalogImage, world: World, end
         payload=params.get("runHookPayload", ""),
         idle=idle
         and IdleRule(idle["maxIdleDurationSeconds"], idle["suspendedDurationSeconds"], idle["autoResumeEnabled"]),
-        max_duration_s=params.get("maximumDurationInSeconds"),
+        max_duration_s=params.get("maximumDurationInSeconds", world.default_max_duration_s),
         execution_role_arn=params.get("executionRoleArn", ""),
         ingress_connectors=tuple(params.get("ingressNetworkConnectors", ()))
         or (managed_connector(world.catalog.region, "HTTP_INGRESS"),),

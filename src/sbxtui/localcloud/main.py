@@ -13,6 +13,7 @@ import json
 import logging
 import logging.handlers
 import os
+import resource
 import signal
 import socket
 import sys
@@ -46,6 +47,9 @@ REGION = "local-1"
 ACCOUNT_ID = "000000000000"
 LOCK_TIMEOUT_S = 10.0
 GRACEFUL_S = 3
+MAX_DURATION_S = 28_800
+# Two descriptors a relayed connection; the usual 1024 would end at a few busy sandboxes.
+OPEN_FILES = 16_384
 # Memory is a limit of each sandbox, not a reservation; most use a small part of it.
 MEMORY_OVERCOMMIT = 4
 _LOG_BYTES = 5 << 20
@@ -64,6 +68,7 @@ class Options:
     exit_when_idle_s: float
     memory_quota_mib: int
     runtime: str
+    is_conformant: bool
 
     @property
     def local_dir(self) -> Path:
@@ -86,6 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What a person exported for AWS must never reach a sandbox or steer botocore here.
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
+    _raise_open_files()
     try:
         # A sandbox's own uid must get through the folders above its tree, so they are made before the umask closes.
         options.trees.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -115,6 +121,7 @@ def _parse(argv: Sequence[str]) -> Options:
     parser.add_argument(
         "--memory-quota-mib", type=int, default=0, help="of all sandboxes; 0: four times this machine's"
     )
+    parser.add_argument("--conformance", action="store_true", help="cap every sandbox at the platform's 8 hours")
     parser.add_argument("--runtime", default="", help="isolation runtime; empty: the strongest that works")
     found = parser.parse_args(argv)
     if not found.time_scale > 0:
@@ -129,6 +136,7 @@ def _parse(argv: Sequence[str]) -> Options:
         exit_when_idle_s=found.exit_when_idle,
         memory_quota_mib=found.memory_quota_mib or _machine_memory_mib() * MEMORY_OVERCOMMIT,
         runtime=found.runtime,
+        is_conformant=found.conformance,
     )
 
 
@@ -208,6 +216,7 @@ async def _serve(options: Options) -> None:
         time_scale=options.time_scale,
         memory_quota_mib=options.memory_quota_mib,
         runtime=choice.runtime.id,
+        default_max_duration_s=MAX_DURATION_S if options.is_conformant else None,
     )
     lifetime = _Lifetime(options.exit_when_idle_s)
     listening = _listen(options)
@@ -310,6 +319,13 @@ def _announce(options: Options, keys: HomeKeys, port: int, ca_file: Path, choice
     }
     write_private(options.cloud_file, json.dumps(told))
     log.info("serving on port %d with runtime %s", port, choice.runtime.id)
+
+
+def _raise_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _machine_memory_mib() -> int:

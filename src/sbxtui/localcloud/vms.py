@@ -78,8 +78,11 @@ class Vm:
             self.traffic.touch()
             await self._set(state=SandboxState.RUNNING)
 
-    async def suspend(self) -> None:
+    async def suspend(self, *, if_idle_s: float = 0.0) -> None:
         """RUNNING → SUSPENDED; suspended already: nothing happens. A failing hook ends the sandbox, as on the platform.
+
+        Args:
+            if_idle_s: Runs on after all when a byte passed the endpoint within so many seconds, even during the hook.
 
         Raises:
             Fault: 409 in any other state, 500 when the sandbox could not be frozen: it runs on.
@@ -89,7 +92,7 @@ class Vm:
                 return
             self.check_is(SandboxState.RUNNING, SandboxState.SUSPENDING)
             await self._set(state=SandboxState.SUSPENDING)
-            await self._suspend()
+            await self._suspend(if_idle_s)
 
     async def resume(self) -> None:
         """SUSPENDED → RUNNING; running already: nothing happens.
@@ -201,7 +204,7 @@ class Vm:
 
     async def _adopt(self) -> None:
         # A keeper that was being started when the last process died may need a moment until it listens.
-        was_begun = self._world.spec_of(self.record).spec_file.exists()
+        was_begun = (self._world.sandbox_dir(self.record.id) / "spec.json").exists()
         deadline = asyncio.get_running_loop().time() + (ADOPT_TIMEOUT_S if was_begun else 0)
         while self._keeper is None:
             self._keeper = await adopt_keeper(self._world.keeper_socket(self.record.id))
@@ -262,7 +265,7 @@ class Vm:
         payload = {"microvmId": self.record.id, "runHookPayload": self.record.payload}
         return await call_hook(keeper.dial, catalog.HOOK_PORT, "run", timeout_s=catalog.RUN_TIMEOUT_S, payload=payload)
 
-    async def _suspend(self) -> None:
+    async def _suspend(self, if_idle_s: float = 0.0) -> None:
         keeper = self._require_keeper()
         outcome = await self._unless_ending(self._hook("suspend", catalog.SUSPEND_TIMEOUT_S))
         if outcome is None:
@@ -271,6 +274,10 @@ class Vm:
         if not outcome.is_ok and outcome.status:
             await self._end_keeper()
             await self._finish(outcome.reason)
+            return
+        if self.traffic.idle_s < if_idle_s:
+            await self._hook("resume", catalog.RESUME_TIMEOUT_S)
+            await self._set(state=SandboxState.RUNNING)
             return
         self.traffic.cut_all()
         try:

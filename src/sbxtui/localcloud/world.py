@@ -13,7 +13,8 @@ from sbxtui.localcloud.spec import SandboxSpec
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Settings of the running local cloud. `time_scale` divides every lifecycle window."""
+    """Settings of the running local cloud. `time_scale` divides every lifecycle window; without a default
+    maximum duration, sandboxes that name none live on."""
 
     records: RecordStore
     catalog: Catalog
@@ -22,6 +23,7 @@ class World:
     time_scale: float
     memory_quota_mib: int
     runtime: str
+    default_max_duration_s: int | None = None
 
     def sandbox_dir(self, sandbox_id: str) -> Path:
         """The sandbox's own folder."""
