@@ -13,7 +13,7 @@ import stat
 from collections.abc import AsyncGenerator, Iterator
 
 from sbxguest import fileop
-from sbxguest.app import Request, Response, Route, WireError, json_response
+from sbxguest.app import Request, Response, Route, WireError, error_response, json_response
 from sbxguest.fileops import FileReader, Owner, make_parents, translated
 from sbxguest.filepool import (
     aborted,
@@ -49,9 +49,10 @@ async def get_file(request: Request) -> Response:
     ]
     span = _range_of(request, found.st_size, headers[1][1])
     if span is None:
-        headers.append(("content-range", f"bytes */{found.st_size}"))
         reader.close()
-        return Response(416, b"", headers=tuple(headers))
+        error = error_response(WireError(416, "bad_range", f"{shown(path)}: ends before that, at {found.st_size}"))
+        end = ("content-range", f"bytes */{found.st_size}")
+        return Response(416, error.body, error.content_type, (*headers, end, *error.headers))
     start, length = span
     is_part = length != found.st_size
     if is_part:

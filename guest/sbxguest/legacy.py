@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sbxguest import wire
-from sbxguest.app import Request, Response, Route, WireError, json_response
+from sbxguest.app import Request, Response, Route, WireError, error_response, json_response
 from sbxguest.fileops import FileError, FileReader, resolve
 from sbxguest.filepool import aborted, in_thread, journal_of, owner_of, soon
 from sbxguest.filewrite import AtomicWriter, WriteOptions
@@ -66,8 +67,9 @@ def _v1(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except WireError as error:
-            said = {"code": error.code, "message": error.message, "hint": error.hint, "details": error.details}
-            return json_response({"detail": error.message, "error": said}, status=error.status)
+            ours = error_response(error)
+            said = json.loads(ours.body) if isinstance(ours.body, bytes) else {}
+            return json_response({"detail": error.message, **said}, status=ours.status, headers=ours.headers)
 
     return answer
 

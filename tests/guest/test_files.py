@@ -122,7 +122,8 @@ async def test_ranges_are_answered_as_http_says(guest: GuestProcess, http: httpx
     (guest.workdir / "ten").write_bytes(b"0123456789")
     for asked, status, content, said in RANGES:
         answer = await http.get(url("ten"), headers={"range": asked})
-        found = (answer.status_code, answer.content, answer.headers.get("content-range"))
+        body = b"" if status == 416 else answer.content
+        found = (answer.status_code, body, answer.headers.get("content-range"))
         assert found == (status, content, said), asked
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from sbxguest import wire
 from sbxtui.core.errors import FileMissing, GuestUnreachable, UsageError
 from sbxtui.guest.legacy import LegacyGuest
 from tests.support.guest_process import GuestProcess
@@ -118,6 +119,7 @@ async def test_files_are_refused_as_v1_says(guest: GuestProcess, http: httpx.Asy
     for verb, body, status in REFUSED_FILES:
         answer = await http.post(f"/v1/fs/{verb}", json=body)
         assert answer.status_code == status and answer.json()["detail"], body
+        assert answer.headers[wire.ERROR_HEADER] == answer.json()["error"]["code"]
     assert list(guest.workdir.iterdir()) == []
 
 
