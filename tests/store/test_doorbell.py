@@ -24,27 +24,27 @@ def _change(store: Store) -> None:
 
 
 async def test_a_commit_wakes_a_listener_without_polling(home: Home, store: Store) -> None:
-    async with asyncio.timeout(5), Listener(home, poll_s=NEVER_POLL_S) as listener:
+    async with asyncio.timeout(15), Listener(home, poll_s=NEVER_POLL_S) as listener:
         await asyncio.to_thread(_change, store)
         assert await listener.wait()
 
 
 async def test_many_commits_between_two_looks_are_one_wake_up(home: Home, store: Store) -> None:
-    async with asyncio.timeout(5), Listener(home, poll_s=NEVER_POLL_S) as listener:
-        for _ in range(500):
+    async with asyncio.timeout(15), Listener(home, poll_s=NEVER_POLL_S) as listener:
+        for _ in range(200):
             _change(store)
         assert await listener.wait()
         assert not await listener.wait(0.05)
 
 
 async def test_reading_wakes_nobody(home: Home, store: Store) -> None:
-    async with asyncio.timeout(5), Listener(home, poll_s=NEVER_POLL_S) as listener:
+    async with asyncio.timeout(15), Listener(home, poll_s=NEVER_POLL_S) as listener:
         Registry(store).list()
         assert not await listener.wait(0.05)
 
 
 async def test_a_change_that_is_rolled_back_wakes_nobody(home: Home, store: Store) -> None:
-    async with asyncio.timeout(5), Listener(home, poll_s=NEVER_POLL_S) as listener:
+    async with asyncio.timeout(15), Listener(home, poll_s=NEVER_POLL_S) as listener:
         with pytest.raises(ZeroDivisionError), store.transaction() as transaction:
             transaction.execute("INSERT INTO meta VALUES ('a', 'b')")
             raise ZeroDivisionError
@@ -53,7 +53,7 @@ async def test_a_change_that_is_rolled_back_wakes_nobody(home: Home, store: Stor
 
 
 async def test_a_lost_ring_is_made_up_for_by_polling(home: Home, store: Store) -> None:
-    async with asyncio.timeout(5), Listener(home, poll_s=0.01) as listener:
+    async with asyncio.timeout(15), Listener(home, poll_s=0.01) as listener:
         for bell in home.bells_dir.iterdir():
             bell.unlink()
         await asyncio.to_thread(_change, store)
@@ -62,7 +62,7 @@ async def test_a_lost_ring_is_made_up_for_by_polling(home: Home, store: Store) -
 
 
 async def test_a_store_made_after_listening_began_is_noticed(home: Home) -> None:
-    async with asyncio.timeout(5), Listener(home, poll_s=0.01) as listener:
+    async with asyncio.timeout(15), Listener(home, poll_s=0.01) as listener:
         store = await asyncio.to_thread(Store.open, home)
         assert await listener.wait()
         store.close()
@@ -70,7 +70,7 @@ async def test_a_store_made_after_listening_began_is_noticed(home: Home) -> None
 
 async def test_iterating_gives_one_item_per_wake_up(home: Home, store: Store) -> None:
     seen = 0
-    async with asyncio.timeout(5), Listener(home, poll_s=NEVER_POLL_S) as listener:
+    async with asyncio.timeout(15), Listener(home, poll_s=NEVER_POLL_S) as listener:
         _change(store)
         async for _ in listener:
             seen += 1
@@ -92,7 +92,7 @@ async def test_the_bells_folder_is_private(home: Home) -> None:
 
 
 async def test_ringing_removes_the_bells_of_dead_listeners_and_reaches_living_ones(home: Home, store: Store) -> None:
-    async with asyncio.timeout(5), Listener(home, poll_s=NEVER_POLL_S) as listener:
+    async with asyncio.timeout(15), Listener(home, poll_s=NEVER_POLL_S) as listener:
         dead = home.bells_dir / "999-dead"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as left_behind:
             left_behind.bind(os.fspath(dead))
@@ -118,7 +118,7 @@ async def test_without_a_place_for_bells_polling_alone_works(home: Home, store: 
     home.socket_dir.parent.mkdir(parents=True, exist_ok=True)
     home.socket_dir.write_text("in the way")
     try:
-        async with asyncio.timeout(5), Listener(home, poll_s=0.01) as listener:
+        async with asyncio.timeout(15), Listener(home, poll_s=0.01) as listener:
             await asyncio.to_thread(_change, store)
             assert await listener.wait()
     finally:
@@ -126,7 +126,7 @@ async def test_without_a_place_for_bells_polling_alone_works(home: Home, store: 
 
 
 async def test_a_cancelled_wait_leaves_the_listener_usable(home: Home, store: Store) -> None:
-    async with asyncio.timeout(5), Listener(home, poll_s=NEVER_POLL_S) as listener:
+    async with asyncio.timeout(15), Listener(home, poll_s=NEVER_POLL_S) as listener:
         waiting = asyncio.create_task(listener.wait())
         await asyncio.sleep(0)
         waiting.cancel()

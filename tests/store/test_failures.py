@@ -95,7 +95,7 @@ def test_an_open_store_survives_the_removal_of_its_home(home: Home, store: Store
 
 
 async def test_polling_notices_a_file_started_anew(home: Home, store: Store) -> None:
-    async with asyncio.timeout(5), Listener(home, poll_s=0.01) as listener:
+    async with asyncio.timeout(15), Listener(home, poll_s=0.01) as listener:
         for bell in home.bells_dir.iterdir():
             bell.unlink()
         home.store_file.rename(home.store_file.with_name("store.db.corrupt-x"))

@@ -201,7 +201,7 @@ async def test_a_failed_mint_is_told_and_lets_the_next_one_try(store: Store) -> 
     async def grant() -> EndpointToken:
         return token
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         with pytest.raises(Conflict):
             await get_or_mint(store, "local", SandboxId("microvm-1"), (8080,), owner=ME, mint=refuse)
         assert await get_or_mint(store, "local", SandboxId("microvm-1"), (8080,), owner=ME, mint=grant) == token
