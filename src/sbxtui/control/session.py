@@ -21,7 +21,8 @@ from sbxtui.control.credentials import StaticCredentials
 from sbxtui.core.model import Context
 
 # botocore logs whole answers at DEBUG, and some of ours are endpoint tokens.
-logging.getLogger("botocore").setLevel(logging.INFO)
+if logging.getLogger("botocore").getEffectiveLevel() < logging.INFO:
+    logging.getLogger("botocore").setLevel(logging.INFO)
 
 # A dashboard asks about many sandboxes at once.
 _MAX_CONNECTIONS = 32
