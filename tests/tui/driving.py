@@ -30,6 +30,7 @@ class Driver:
 
     app: Dashboard
     pilot: Pilot[None]
+    deadline_s: float = DEADLINE_S
 
     @property
     def main(self) -> MainScreen:
@@ -49,7 +50,7 @@ class Driver:
 
     async def until(self, is_so: Callable[[], object]) -> None:
         """Let the dashboard run until something is so."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(self.deadline_s):
             while not is_so():
                 await self.pilot.pause()
 

@@ -228,7 +228,7 @@ async def test_the_wheel_pauses_and_the_end_follows_again() -> None:
 async def test_a_long_line_is_reached_sideways() -> None:
     app = OutputApp(Transcript())
     async with app.run_test(size=(40, 10)) as pilot:
-        app.transcript.feed("out", b"0123456789" * 8 + b"END\n")
+        app.transcript.feed("out", b"0123456789" * 8 + b"END     \n")
         app.query_one(OutputView).paint()
         await pilot.pause()
         assert "END" not in app.lines()[0]

@@ -66,13 +66,21 @@ ACTIONS: tuple[Action, ...] = (
     Action("help", "question_mark", "?", "help", "", "This page.", 1, "Program"),
     Action("quit", "q", "q", "quit", "", "Leaves; sandboxes go on.", 13, "Program"),
 )
+# What still acts while a line is typed; all other keys belong to the line.
+WHILE_TYPING = frozenset({"back", "next_pane", "previous_pane"})
 BY_ID = {action.id: action for action in ACTIONS}
 
 
 def bindings() -> list[Binding | tuple[str, str] | tuple[str, str, str]]:
-    """Key bindings for the main screen; each keeps its action's id, so that keymaps can name it."""
+    """Key bindings for the main screen; each keeps its action's id, so that keymaps can name it.
+
+    They have priority: a key then acts before the next one is looked at, so that what is typed fast after `e` or `/`
+    goes to the line it opens and is never taken for actions. The screen turns them off while a line has the focus.
+    """
     return [
-        Binding(action.keys, f"do('{action.id}')", action.label, id=action.id, key_display=action.shown_key)
+        Binding(
+            action.keys, f"do('{action.id}')", action.label, id=action.id, key_display=action.shown_key, priority=True
+        )
         for action in ACTIONS
     ]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from textual import events
 from textual.widget import Widget
+from textual.widgets import Input
 
+from sbxtui.tui.actions import WHILE_TYPING
 from sbxtui.tui.screens.doing import Doing
 from sbxtui.tui.tabs.run import LineInput
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
@@ -13,6 +15,11 @@ from sbxtui.tui.widgets.table import FleetTable
 
 class Moving(Doing):
     """What changes the view only. `do` is the one entry of every key, click and palette line."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "do" and isinstance(self.focused, Input):
+            return parameters[0] in WHILE_TYPING
+        return super().check_action(action, parameters)
 
     def action_do(self, action_id: str) -> None:
         getattr(self, f"do_{action_id}")()

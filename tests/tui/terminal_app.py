@@ -1,0 +1,33 @@
+"""The dashboard as a program on its own terminal, over a cloud in memory: `python -m tests.tui.terminal_app HOME`."""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+import termios
+from pathlib import Path
+
+from sbxtui.settings import Settings
+from sbxtui.tui.app import run_dashboard
+from tests.support.fake_services import FakeCloud, OnOutput, home_at, sandbox, services_for
+
+HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b]0;pwned\x07\x1b[2J\x9b2J\u202e"
+
+
+async def _run(line: str, on_output: OnOutput) -> int:
+    if line == "crash":
+        raise KeyError("no worker foresees this")
+    await on_output("out", f"ran {line} {HOSTILE} end-of-output\n".encode())
+    return 0
+
+
+def main(home: str) -> int:
+    """Run on standard input's terminal, which becomes the controlling one, so that its end is a hang-up."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    cloud = FakeCloud(sandboxes=[sandbox(f"api{HOSTILE}"), sandbox("web")], run=_run)
+    root = Path(home)
+    return run_dashboard(Settings(home=home_at(root)), services_for(root, cloud))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))

@@ -1,0 +1,140 @@
+"""The dashboard on a real terminal: what it writes, and how it leaves."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fcntl import ioctl
+from pathlib import Path
+
+from tests.architecture.source import ROOT
+
+DEADLINE_S = 60.0
+_LEAVE_ALTERNATE_SCREEN = b"\x1b[?1049l"
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+@dataclass(slots=True)
+class Terminal:
+    """A dashboard on a pseudo-terminal of 100x30, and everything it wrote."""
+
+    process: subprocess.Popen[bytes]
+    master: int
+    slave: int
+    before: list[object]
+    written: bytearray = field(default_factory=bytearray)
+
+    def read_until(self, wanted: bytes) -> None:
+        """Read until `wanted` was written since the last call of `send`."""
+        deadline = time.monotonic() + DEADLINE_S
+        while wanted not in self.written[self._from :]:
+            assert time.monotonic() < deadline, bytes(self.written[-2_000:])
+            self._read(0.1)
+
+    def send(self, keys: str) -> None:
+        """Type keys."""
+        self._from = len(self.written)
+        os.write(self.master, keys.encode())
+
+    _from: int = 0
+
+    def wait(self) -> int:
+        """Read until the program ends; its exit code."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, "the dashboard does not end"
+            self._read(0.1)
+        self._read(0)
+        return self.process.returncode
+
+    def is_restored(self) -> bool:
+        """Whether the terminal is as it was found."""
+        left = self.written.rfind(_LEAVE_ALTERNATE_SCREEN) > self.written.rfind(b"\x1b[?1049h") >= 0
+        return left and _SHOW_CURSOR in self.written and termios.tcgetattr(self.slave) == self.before
+
+    def _read(self, timeout_s: float) -> None:
+        while select.select([self.master], [], [], timeout_s)[0]:
+            self.written += os.read(self.master, 65_536)
+            timeout_s = 0
+
+
+@contextmanager
+def terminal(home: Path) -> Iterator[Terminal]:
+    """The dashboard with its first live rows on screen; ended afterwards if it still runs."""
+    master, slave = pty.openpty()
+    ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    before = termios.tcgetattr(slave)
+    env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+    env.pop("NO_COLOR", None)
+    command = [sys.executable, "-m", "tests.tui.terminal_app", str(home)]
+    process = subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, cwd=ROOT, env=env
+    )
+    try:
+        found = Terminal(process, master, slave, before)
+        found.read_until(b"updated 1s ago")
+        yield found
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for descriptor in (master, slave):
+            os.close(descriptor)
+
+
+def test_it_opens_shows_rows_and_leaves_the_terminal_as_it_found_it(tmp_path: Path) -> None:
+    with terminal(tmp_path) as term:
+        assert b"web" in term.written
+        term.send("q")
+        assert term.wait() == 0
+        assert term.is_restored()
+
+
+def test_a_hang_up_ends_it_with_the_terminal_restored(tmp_path: Path) -> None:
+    with terminal(tmp_path) as term:
+        term.process.send_signal(signal.SIGHUP)
+        assert term.wait() == 128 + signal.SIGHUP
+        assert term.is_restored()
+
+
+def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:
+    with terminal(tmp_path) as term:
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, term.slave)
+        os.dup2(null, term.master)
+        os.close(null)
+        term.process.wait(DEADLINE_S)
+
+
+def test_what_a_sandbox_says_reaches_the_terminal_as_text_only(tmp_path: Path) -> None:
+    with terminal(tmp_path) as term:
+        term.send("ehello\r")
+        term.read_until(b"end-of-output")
+        term.send("\x1b")
+        term.read_until(b"1 Overview")
+        term.send("q")
+        term.wait()
+        written = bytes(term.written)
+        assert re.search(rb"\x1b\](52|0|2);", written) is None
+        assert b"\x1b[2J" not in written
+        assert "\x9b".encode() not in written and "\u202e".encode() not in written
+
+
+def test_keys_that_arrive_in_one_burst_go_where_each_belongs(tmp_path: Path) -> None:
+    with terminal(tmp_path) as term:
+        term.send("edypq\r")
+        term.read_until(b"ran dypq")
+        term.send("\x1b")
+        term.read_until(b"1 Overview")
+        assert term.process.poll() is None
