@@ -15,7 +15,6 @@ from sbxtui.core.errors import GuestUnreachable, RuntimeUnavailable, UsageError
 from sbxtui.localcloud import cgroups
 from sbxtui.localcloud.keeper_client import KeeperClient, adopt_keeper, start_keeper
 from sbxtui.localcloud.keeper_processes import descendants
-from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.runtimes.choose import choose_runtime, find_runtime
 from sbxtui.localcloud.spec import KeeperState, SandboxSpec, read_exit
 from tests.support.sandboxes import Place, RunningSandbox, processes_naming, require_runtime, running
@@ -175,7 +174,7 @@ async def test_a_killed_keeper_takes_its_sandbox_along_and_a_sweep_takes_the_res
             while processes_naming(str(spec.sandbox_dir)) or await sandbox.is_healthy():
                 await asyncio.sleep(0.02)
         assert await adopt_keeper(spec.keeper_socket) is None
-        assert sweep(place.home) == [spec.sandbox_id]
+        assert place.sweep() == [spec.sandbox_id]
         ended = await sandbox.keeper.wait_exit()
     assert ended.reason == "keeper-died"
     assert _left_of(spec) == {}
@@ -183,7 +182,7 @@ async def test_a_killed_keeper_takes_its_sandbox_along_and_a_sweep_takes_the_res
 
 async def test_a_sweep_leaves_living_keepers_alone(spec: SandboxSpec, place: Place) -> None:
     async with running(spec) as sandbox:
-        assert sweep(place.home) == []
+        assert place.sweep() == []
         assert await sandbox.is_healthy()
 
 

@@ -19,27 +19,12 @@ from typing import Any
 import pytest
 
 from sbxtui.core.errors import RuntimeUnavailable, SbxError
-from sbxtui.home import Home
 from sbxtui.localcloud.keeper_client import KeeperClient, start_keeper
 from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.runtimes.choose import choose_runtime
 from sbxtui.localcloud.spec import SandboxSpec
 
 CALL_S = 60.0
-
-
-class PlaceHome(Home):
-    """A home whose trees and sockets lie in the test's own folder also for root."""
-
-    __slots__ = ()
-
-    @property
-    def trees_dir(self) -> Path:
-        return self.state_dir / "t"
-
-    @property
-    def socket_dir(self) -> Path:
-        return self.state_dir / "s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +36,9 @@ class Place:
     root: Path
     images_dir: Path
 
-    @property
-    def home(self) -> Home:
-        """The place as a home, for `sweep`."""
-        return PlaceHome(self.root, self.root, self.root, self.root)
+    def sweep(self) -> list[str]:
+        """Clean up after killed keepers; returns the ids of their sandboxes."""
+        return sweep(self.root / "t", self.root / "s")
 
     def spec(self, sandbox_id: str = "one", runtime: str = "bubblewrap", **changes: Any) -> SandboxSpec:
         """A small sandbox."""
@@ -85,7 +69,7 @@ def make_place(images_dir: Path) -> Iterator[Place]:
         yield place
     finally:
         asyncio.run(_end_all(place))
-        sweep(place.home)
+        place.sweep()
         shutil.rmtree(root)
 
 

@@ -112,8 +112,8 @@ def _open_way(folder: Path) -> None:
         mode = stat.S_IMODE(parent.stat().st_mode)
         if mode & 0o001:
             continue
-        # Our own two levels may have been made private; anything above belongs to somebody else.
-        if level > 1:
+        # Our own folders may have been made private; anything above belongs to somebody else.
+        if level > 2:
             raise RuntimeUnavailable(
                 f"`{parent}` is closed to the user the sandbox runs as",
                 hint="use a home all of whose parents have mode 711",

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sbxtui.core.text import iso
-from sbxtui.home import Home
 from sbxtui.localcloud import cgroups
 from sbxtui.localcloud.imagetree import prune_image_trees
 from sbxtui.localcloud.keeper_place import lock_keeper, remove_remains
@@ -18,20 +17,20 @@ from sbxtui.localcloud.spec import SandboxSpec, write_private
 _KILLED_CODE = 137
 
 
-def sweep(home: Home) -> list[str]:
+def sweep(trees_dir: Path, socket_dir: Path) -> list[str]:
     """Remove control groups, sockets and files of sandboxes whose keeper is gone; returns their ids. Blocking.
 
-    A sandbox whose keeper wrote no end gets an `exit.json` with the reason `keeper-died`. Living keepers are left
-    alone, also those of other versions of sbx.
+    Call it before anything starts a sandbox there. A sandbox whose keeper wrote no end gets an `exit.json` with the
+    reason `keeper-died`. Living keepers are left alone, also those of other versions of sbx.
     """
-    swept = [spec.sandbox_id for spec in _specs(home.trees_dir) if _sweep_one(spec)]
-    folder = cgroups.folder_of(home.socket_dir)
+    swept = [spec.sandbox_id for spec in _specs(trees_dir) if _sweep_one(spec)]
+    folder = cgroups.folder_of(socket_dir)
     for name in cgroups.names_in(folder):
         # A sandbox that starts has its folder before its group.
-        if not (home.trees_dir / name).exists():
+        if not (trees_dir / name).exists():
             _end_group(folder, name)
             swept.append(name)
-    prune_image_trees(home.trees_dir / ".images")
+    prune_image_trees(trees_dir / ".images")
     return swept
 
 

@@ -32,6 +32,7 @@ from sbxtui.localcloud.ca import server_context
 from sbxtui.localcloud.catalog import Catalog
 from sbxtui.localcloud.endpoints import EndpointFactory
 from sbxtui.localcloud.fleet import Fleet
+from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.keys import HomeKeys, load_or_make_keys
 from sbxtui.localcloud.records import RecordStore
 from sbxtui.localcloud.routes import Api
@@ -208,6 +209,8 @@ async def _serve(options: Options) -> None:
     keys = load_or_make_keys(options.local_dir / "keys.json")
     context, ca_file = server_context(options.local_dir / "ca")
     choice = await asyncio.to_thread(choose_runtime, options.runtime, options.trees / ".images")
+    # Before anything is adopted: what killed keepers left is gone, and how their sandboxes ended is written down.
+    await asyncio.to_thread(sweep, options.trees, options.sockets)
     world = World(
         records=RecordStore(options.local_dir / "sandboxes"),
         catalog=Catalog(REGION, ACCOUNT_ID, keys.created_at),
