@@ -172,7 +172,7 @@ def test_damage_found_while_working_is_told_and_mended_at_the_next_start(home: H
 def test_many_processes_that_find_a_damaged_file_keep_it_aside_once(home: Home) -> None:
     _fill(home)
     home.store_file.write_bytes(b"garbage" * 1_000)
-    results = run_together(home, [("open_only",)] * 12)
+    results = run_together(home, [("open_only",)] * 6)
     assert sum(found["notice"] for found in results) == 1
     assert len(_kept(home)) == 1
 

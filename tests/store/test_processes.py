@@ -53,9 +53,9 @@ def test_of_two_processes_that_want_one_name_exactly_one_gets_it(home: Home, att
     assert sorted(found["won"] for found in results) == [False, True]
 
 
-def test_fifty_processes_open_a_fresh_home_at_once(home: Home) -> None:
-    results = run_together(home, [("open_only",)] * 50)
-    assert results == [{"names": 0, "notice": False}] * 50
+def test_ten_processes_open_a_fresh_home_fifty_times_at_once(home: Home) -> None:
+    results = run_together(home, [("open_five",)] * 10)
+    assert [found for five in results for found in five] == [{"names": 0, "notice": False}] * 50
 
 
 def test_a_process_killed_inside_a_change_leaves_everything_as_it_was(home: Home, store: Store) -> None:

@@ -10,7 +10,9 @@ import json
 import random
 import resource
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -49,6 +51,18 @@ def open_only(home: Home) -> object:
     """Open the store and count its names."""
     store = Store.open(home)
     return {"names": len(Registry(store).list()), "notice": store.notice is not None}
+
+
+def open_five(home: Home) -> object:
+    """Open the store five times at the same moment."""
+    together = threading.Barrier(5)
+
+    def open_one(_: int) -> object:
+        together.wait(30)
+        return open_only(home)
+
+    with ThreadPoolExecutor(5) as pool:
+        return list(pool.map(open_one, range(5)))
 
 
 def reserve(home: Home, name: str) -> object:
@@ -232,7 +246,18 @@ def _fill(registry: Registry) -> tuple[int, StoreError]:
 ACTIONS: dict[str, Callable[..., object]] = {
     action.__name__: action
     for action in (
-        *(open_only, reserve, churn, hang_in_transaction, take_over, rename_many, mint, mint_and_hang, listen),
+        *(
+            open_only,
+            open_five,
+            reserve,
+            churn,
+            hang_in_transaction,
+            take_over,
+            rename_many,
+            mint,
+            mint_and_hang,
+            listen,
+        ),
         *(adopt_one, fill_until_full),
     )
 }
