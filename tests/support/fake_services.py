@@ -39,6 +39,11 @@ LOCAL = Context(ContextName("local"), ContextKind.LOCAL, region="local-1")
 OnOutput = Callable[[str, bytes], Awaitable[None]]
 
 
+def now() -> datetime:
+    """The present instant."""
+    return datetime.now(UTC)
+
+
 def home_at(root: Path) -> Home:
     """A home in a folder of a test."""
     return Home(root / "config", root / "state", root / "cache", root / "logs")
@@ -46,7 +51,6 @@ def home_at(root: Path) -> Home:
 
 def sandbox(name: str, state: SandboxState = SandboxState.RUNNING, **changes: object) -> Sandbox:
     """A sandbox as a list shows it, made an hour ago."""
-    now = datetime.now(UTC)
     made = Sandbox(
         context=LOCAL.name,
         name=name,
@@ -54,10 +58,10 @@ def sandbox(name: str, state: SandboxState = SandboxState.RUNNING, **changes: ob
         state=state,
         image_arn="arn:aws:lambda:local-1:000000000000:microvm-image:sbx-base-2048",
         image_version="1.0",
-        created_at=now - timedelta(hours=1),
+        created_at=now() - timedelta(hours=1),
         endpoint="127.0.0.1:40001",
         facts={"network": "none", "memory_mib": 2048} if name else {},
-        seen_at=now,
+        seen_at=now(),
     )
     return replace(made, **changes)  # type: ignore[arg-type]  # fields by name
 
@@ -124,7 +128,7 @@ class _Inventories:
         self._cloud = cloud
 
     def cached(self, context: Context) -> Inventory:
-        seen_at = datetime.now(UTC) - timedelta(minutes=3)
+        seen_at = now() - timedelta(minutes=3)
         rows = tuple(replace(one, seen_at=seen_at) for one in self._cloud.sandboxes if one.is_tracked)
         return Inventory(context, rows, seen_at if rows else None)
 
@@ -138,8 +142,8 @@ class _Inventories:
                 replace(one, state=SandboxState.UNKNOWN, seen_at=None) for one in cloud.sandboxes if one.is_tracked
             )
             return Inventory(context, rows, None, cloud.error)
-        now = datetime.now(UTC)
-        return Inventory(context, tuple(replace(one, seen_at=now) for one in cloud.sandboxes), now)
+        seen_at = now()
+        return Inventory(context, tuple(replace(one, seen_at=seen_at) for one in cloud.sandboxes), seen_at)
 
 
 class _Launcher:
@@ -161,7 +165,7 @@ class _Launcher:
         on_progress(f"launching {name or 'calm-otter'}")
         if cloud.gate is not None:
             await cloud.gate.wait()
-        made = sandbox(name or "calm-otter", created_at=datetime.now(UTC))
+        made = sandbox(name or "calm-otter", created_at=now())
         cloud.sandboxes.append(made)
         return _row(made)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.filters import parse_filter, sort_sandboxes
 from sbxtui.core.model import Context, Sandbox, SandboxState
+from sbxtui.tui import clock
 from sbxtui.tui.words import LastSeen
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Fleet:
 
     def take(self, inventory: Inventory, *, is_cached: bool, now: datetime | None = None) -> None:
         """Show what was seen. An inventory with an error keeps the age of the last good one."""
-        now = now or datetime.now(UTC)
+        now = now or clock.now()
         self.context = inventory.context
         self.error = inventory.error
         if inventory.error is None:
@@ -63,7 +64,7 @@ class Fleet:
 
     def arrange(self, now: datetime | None = None) -> None:
         """Filter and sort again; the cursor stays on its sandbox, or where it was when that is not shown."""
-        now = now or datetime.now(UTC)
+        now = now or clock.now()
         self.rows = sort_sandboxes([one for one in self.all if self.filter.matches(one, now)], self.sort)
         keys = [key_of(one) for one in self.rows]
         if self._cursor_key in keys:

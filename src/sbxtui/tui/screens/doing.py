@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Sandbox, SandboxRecord
 from sbxtui.core.text import harmless_line, iso
+from sbxtui.tui import clock
 from sbxtui.tui.actions import help_text
 from sbxtui.tui.fleet import Fleet, untracked_ids
 from sbxtui.tui.opening import FirstLook
@@ -154,7 +155,7 @@ class Doing(Operations):
 
     def failed(self, doing: str, error: SbxError) -> None:
         """Keep an error for `o` and toast it."""
-        self.last_error = (datetime.now(UTC), doing, error)
+        self.last_error = (clock.now(), doing, error)
         self.tell(f"{doing}: {error.message} (o explains)", "error")
 
     def show_record(self, sandbox: Sandbox, record: SandboxRecord) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import ClassVar
 
 from textual import on
@@ -13,7 +12,7 @@ from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
 from sbxtui.core.model import SandboxId, SandboxRecord
-from sbxtui.tui import messages
+from sbxtui.tui import clock, messages
 from sbxtui.tui.actions import bindings
 from sbxtui.tui.fleet import key_of
 from sbxtui.tui.opening import FirstLook
@@ -213,7 +212,7 @@ class MainScreen(Moving):
     def _opened(self, look: FirstLook) -> None:
         if look.opening is None:
             if look.error is not None:
-                self.last_error = (datetime.now(UTC), "opening", look.error)
+                self.last_error = (clock.now(), "opening", look.error)
             self.draw()
             return
         self.isolation = look.opening.isolation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from sbxtui.core.model import Sandbox, SandboxRecord
 from sbxtui.core.text import harmless_line, short_age
+from sbxtui.tui import clock
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.words import network_text, shown_name, size_text, state_text, state_tone, why_text
 
@@ -33,7 +34,7 @@ class OverviewTab(VerticalScroll, can_focus=True):
         if sandbox is None:
             body.update(Content.styled("no sandbox is selected", "$sbx-muted"))
             return
-        now = datetime.now(UTC)
+        now = clock.now()
         body.update(Content("\n").join(_line(*fact) for fact in facts_of(sandbox, fleet, record, isolation, now)))
 
 

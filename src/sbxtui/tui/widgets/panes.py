@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -15,6 +14,7 @@ from textual.widgets import ContentSwitcher, Input
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import SandboxRecord
 from sbxtui.core.text import harmless_line
+from sbxtui.tui import clock
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.tabs.overview import OverviewTab
 from sbxtui.tui.tabs.run import LineInput, RunTab
@@ -69,7 +69,7 @@ class FleetPane(Vertical):
             title += f"· /{harmless_line(fleet.filter.text, limit=40)} "
         if fleet.filter_error is not None:
             title += f"· {harmless_line(fleet.filter_error.message, limit=60)} "
-        fresh = freshness_text(fleet.seen_at, datetime.now(UTC), fleet.error, is_cached=fleet.is_cached)
+        fresh = freshness_text(fleet.seen_at, clock.now(), fleet.error, is_cached=fleet.is_cached)
         # Borders take markup unless they are given finished content.
         _set_border(self, title, f" {fresh} " if fleet.context is not None else "")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -17,6 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from sbxtui.core.model import Sandbox
+from sbxtui.tui import clock
 from sbxtui.tui.fleet import Fleet, key_of
 from sbxtui.tui.widgets.columns import GUTTER_WIDTH, Slot, cell_text, fitted, layout
 from sbxtui.tui.words import age_text, shown_name, state_tone
@@ -61,14 +61,14 @@ class FleetTable(ScrollView, can_focus=True):
     def __init__(self, fleet: Fleet, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.fleet = fleet
-        self._now = datetime.now(UTC)
+        self._now = clock.now()
         self._slots: list[Slot] = []
         self._ages: list[str] = []
         self._cursor_key = ""
 
     def show(self) -> None:
         """Draw the fleet as it is now; to be called after every change of it."""
-        self._now = datetime.now(UTC)
+        self._now = clock.now()
         self._lay_out(self.size.width)
         height = len(self.fleet.rows) + 1
         if self.virtual_size.height != height:
@@ -79,7 +79,7 @@ class FleetTable(ScrollView, can_focus=True):
 
     def tick(self) -> None:
         """Draw ages anew if any that is on screen changed."""
-        self._now = datetime.now(UTC)
+        self._now = clock.now()
         ages = [age_text(self.fleet.rows[at], self._now) for at in self._visible()]
         if ages != self._ages:
             self._ages = ages
