@@ -163,6 +163,9 @@ def _inline_output(job: Job) -> dict[str, str] | None:
 
 def _frames(request: Request, job: Job, *, cursor: int, holds: bool, is_first: bool, status: int) -> Response:
     limit_bytes = request.whole("max_bytes", 0) or None
+    if holds and job.shown["log"] == "hold":
+        # A request's cursor is what says how far its reader is: it must come again before the ring is full.
+        limit_bytes = min(limit_bytes or job.log.ring_bytes, job.log.ring_bytes // 2)
     wants_follow = is_first or request.flag("follow")
     body = _stream(job, cursor, wants_follow=wants_follow, holds=holds, limit_bytes=limit_bytes, is_first=is_first)
     return Response(status, body, wire.FRAMES_TYPE, (("cache-control", "no-store"),))

@@ -1,0 +1,132 @@
+"""What a job does while nobody reads it: hold, then let go; go on, or end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from sbxguest import descriptors, wire
+from sbxguest.initclient import InitClient
+from sbxguest.job import Job
+from sbxguest.joblog import JobLog
+from sbxguest.link import Link, make_pair
+from sbxguest.runclock import RunClock
+
+RING = 64 * wire.KIB
+Make = Callable[..., tuple[Job, int, Link]]
+
+
+@pytest.fixture
+async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
+    """Jobs over real pipes and a real link whose other end, init's, is the test."""
+    monkeypatch.setattr(wire, "HOLD_GRACE_S", 0.1)
+    made: list[tuple[Job, int, Link]] = []
+
+    def make(**shown: Any) -> tuple[Job, int, Link]:
+        server_end, init_end = make_pair()
+        document = {
+            "id": "j",
+            "log": "hold",
+            "on_disconnect": "keep",
+            "timeout_s": 0,
+            "kill_grace_s": 0,
+            "stdin": "none",
+            **shown,
+        }
+        log = JobLog.create("j", ring_bytes=RING, meta=json.dumps(document).encode())
+        out_r, out_w = os.pipe()
+        init = InitClient(server_end.detach())
+        new = Job(document, "digest", log, {"out_r": out_r}, init=init, clock=RunClock())
+        new.start_pumps()
+        new.on_init({"op": "started", "pid": 1})
+        made.append((new, out_w, Link(init_end)))
+        return made[-1]
+
+    yield make
+    for made_job, out_w, link in made:
+        made_job.close()
+        descriptors.close_all([out_w])
+        link.close()
+
+
+def _fill(pipe: int) -> int:
+    """Write until the pipe takes no more."""
+    os.set_blocking(pipe, False)
+    written = 0
+    try:
+        while True:
+            written += os.write(pipe, bytes(16 * 1024))
+    except BlockingIOError:
+        return written
+
+
+async def _fill_all(filled: Job, pipe: int, *, until_bytes: int) -> int:
+    written = 0
+    async with asyncio.timeout(5):
+        while filled.log.total < until_bytes:
+            written += _fill(pipe)
+            await asyncio.sleep(0.001)
+    return written
+
+
+async def test_a_held_job_stops_reading_when_its_ring_is_full_and_goes_on_when_it_was_read(make: Make) -> None:
+    held, pipe, _link = make()
+    full = wire.HEAD_BYTES + RING
+    with held.watched(holds=True):
+        await _fill_all(held, pipe, until_bytes=full)
+        _fill(pipe)
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert held.log.total == full
+        held.acknowledge(full - 1000)
+        await _fill_all(held, pipe, until_bytes=full + RING - 1000)
+        assert held.log.total == full + RING - 1000
+
+
+async def test_a_held_job_nobody_comes_back_for_becomes_a_ring(make: Make) -> None:
+    held, pipe, _link = make()
+    full = wire.HEAD_BYTES + RING
+    await _fill_all(held, pipe, until_bytes=full)
+    await _fill_all(held, pipe, until_bytes=3 * full)
+    assert held.log.floor > wire.HEAD_BYTES
+
+
+async def test_a_watcher_that_does_not_hold_slows_nothing(make: Make) -> None:
+    held, pipe, _link = make(log="ring")
+    with held.watched(holds=False):
+        await _fill_all(held, pipe, until_bytes=4 * RING)
+
+
+async def test_a_job_that_ends_with_its_caller_is_killed_when_nobody_watches_it(make: Make) -> None:
+    held, _pipe, link = make(on_disconnect="kill", log="ring")
+    with held.watched(holds=False):
+        await asyncio.sleep(0.3)
+        assert [message for message, _fds in link.receive()] == []
+    async with asyncio.timeout(5):
+        while not (told := [message for message, _fds in link.receive()]):
+            await asyncio.sleep(0.01)
+    assert told[0] == {"op": "signal", "job": "j", "sig": 9, "to": "tree"}
+
+
+async def test_exit_waits_for_a_reader_of_what_is_still_in_the_pipe(make: Make) -> None:
+    held, pipe, _link = make()
+    full = wire.HEAD_BYTES + RING
+    with held.watched(holds=True):
+        await _fill_all(held, pipe, until_bytes=full)
+        rest = _fill(pipe)
+        os.close(pipe)
+        held.on_init({"op": "exit", "code": 3})
+        for _ in range(30):
+            await asyncio.sleep(0.01)
+        assert not held.is_finished
+        async with asyncio.timeout(5):
+            while not held.is_finished:
+                held.acknowledge(held.log.total)
+                await held.changed()
+    assert held.exit["code"] == 3
+    assert held.log.total == full + rest

@@ -1,0 +1,148 @@
+"""The host's side when the way to the guest misbehaves: cuts, refused tokens, proxies that answer in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sbxguest import wire
+from sbxtui.core.errors import AccessDenied, GuestUnreachable, TimedOut, UsageError
+from sbxtui.guest import streams
+from sbxtui.guest.client import GuestClient
+from tests.support.guest_process import GuestProcess
+from tests.support.relay import Relay, running_relay
+
+LIMIT_S = 60
+
+
+class Tokens:
+    """Hands out `t1`, then after each refusal the next."""
+
+    def __init__(self) -> None:
+        self.count = 1
+
+    async def token(self, *, refresh: bool = False) -> str:
+        self.count += refresh
+        return f"t{self.count}"
+
+
+@pytest.fixture
+async def relay(guest: GuestProcess) -> AsyncIterator[Relay]:
+    async with running_relay(guest.port) as relay, asyncio.timeout(LIMIT_S):
+        yield relay
+
+
+@pytest.fixture
+async def client(relay: Relay) -> AsyncIterator[GuestClient]:
+    async with GuestClient(relay.url, Tokens(), port=8080) as client:
+        yield client
+
+
+async def test_twenty_five_cuts_lose_and_double_no_byte(relay: Relay, client: GuestClient) -> None:
+    await client.hello()
+    relay.cut_after_bytes = 400_000
+    result = await client.exec(["sh", "-c", "seq 1 1600000; echo end >&2; exit 6"])
+    expected = b"".join(b"%d\n" % n for n in range(1, 1_600_001))
+    assert relay.cuts >= 25
+    assert hashlib.sha256(result.stdout).digest() == hashlib.sha256(expected).digest()
+    assert (result.exit_code, result.stderr, result.truncated) == (6, b"end\n", False)
+
+
+async def test_input_over_a_line_that_is_cut_arrives_once(relay: Relay, client: GuestClient) -> None:
+    await client.hello()
+    relay.cut_after_bytes = 300_000
+    data = bytes(range(256)) * 8000
+    result = await client.exec(["cat"], stdin=data)
+    assert relay.cuts >= 5
+    assert result.stdout == data
+
+
+async def test_a_refused_token_is_renewed_once_and_then_an_error(relay: Relay, client: GuestClient) -> None:
+    relay.tokens = {"t2"}
+    assert (await client.exec(["echo", "hi"])).stdout == b"hi\n"
+    assert relay.seen_ports == {"8080"}
+    relay.tokens = set()
+    async with GuestClient(relay.url, Tokens()) as other:
+        with pytest.raises(AccessDenied, match="refused our token: Request missing authentication"):
+            await other.hello()
+
+
+async def test_what_proxies_say_while_a_sandbox_starts_is_waited_out(relay: Relay, client: GuestClient) -> None:
+    relay.answers = [502, 503, 429, 504, 502]
+    assert (await client.wait_until_ready(timeout_s=20)).generation == 2
+    assert relay.connections == 6
+
+
+async def test_starting_a_command_is_retried_and_it_runs_once(
+    guest: GuestProcess, relay: Relay, client: GuestClient
+) -> None:
+    await client.hello()
+    async with GuestClient(relay.url, None) as fresh:
+        fresh._hello = client._hello
+        relay.answers = [502, 429, 503]
+        result = await fresh.exec(["sh", "-c", "echo ran >> runs; echo ok"])
+    assert result.stdout == b"ok\n"
+    assert (guest.workdir / "runs").read_text() == "ran\n"
+
+
+async def test_a_guest_that_never_comes_back_names_the_job_that_goes_on(
+    guest: GuestProcess, relay: Relay, client: GuestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "RECONNECT_S", 0.5)
+    started = asyncio.Event()
+
+    async def on_output(_channel: str, _data: bytes) -> None:
+        started.set()
+        relay.answers = [502] * 1000
+
+    await client.hello()
+    relay.cut_after_bytes = 600
+    with pytest.raises(GuestUnreachable, match="lost the connection to job `j`, which goes on") as caught:
+        await client.exec(["sh", "-c", "echo up; sleep 0.1; seq 200; exec sleep 1000"], job_id="j", on_output=on_output)
+    assert started.is_set()
+    assert caught.value.details["job"] == "j"
+    async with GuestClient(guest.url, None) as direct:
+        assert (await direct.get_job("j"))["state"] == "running"
+
+
+async def test_a_guest_that_says_it_is_older_is_told_apart_from_one_that_is_down(
+    relay: Relay, client: GuestClient
+) -> None:
+    relay.answers = [500] * 10
+    with pytest.raises(Exception, match="HTTP 500"):
+        await client.hello()
+    relay.answers = [502] * 1000
+    with pytest.raises(TimedOut):
+        await client.wait_until_ready(timeout_s=0.3)
+
+
+async def test_several_readers_of_one_job_see_the_same_and_one_that_stops_is_not_noticed(
+    client: GuestClient,
+) -> None:
+    run = asyncio.create_task(client.exec(["sh", "-c", "for i in $(seq 50); do echo $i; sleep 0.01; done"], job_id="j"))
+    while not [job for job in await client.list_jobs() if job["id"] == "j"]:
+        pass
+
+    async def read(stop_after: int) -> bytes:
+        data = bytearray()
+        frames = client.follow_job("j")
+        async for frame in frames:
+            if frame.type == wire.FrameType.DATA:
+                data += frame.payload
+            if len(data) >= stop_after:
+                await frames.aclose()
+                break
+        return bytes(data)
+
+    full, part = await asyncio.gather(read(1 << 30), read(10))
+    result = await run
+    assert full == result.stdout == b"".join(b"%d\n" % n for n in range(1, 51))
+    assert full.startswith(part)
+
+
+async def test_what_the_guest_refuses_keeps_its_words(client: GuestClient) -> None:
+    with pytest.raises(UsageError, match="no user `nobody-here`"):
+        await client.exec(["true"], user="nobody-here")
