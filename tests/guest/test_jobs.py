@@ -300,3 +300,14 @@ async def test_the_hello_of_this_generation_has_these_fields(http: httpx.AsyncCl
         *("generation", "features", "guest_version", "boot_id", "sandbox", "workdir", "limits", "isolation", "now"),
     ]
     assert hello["sandbox"] == {"id": "", "name": "", "owner": "", "purpose": ""}
+
+
+async def test_a_held_job_with_a_small_ring_is_read_whole_in_windows_of_half_of_it(http: httpx.AsyncClient) -> None:
+    await _start(http, "h", "seq 1 100000", log="hold", ring_bytes=64 * 1024)
+    data = bytearray()
+    while True:
+        frames = await _frames(http, "h", follow=1, hold=1, cursor=len(data), max_bytes=1 << 30)
+        data += b"".join(frame.payload for frame in frames if frame.type == FrameType.DATA)
+        if frames[-1].type == FrameType.EXIT:
+            break
+    assert bytes(data) == b"".join(b"%d\n" % n for n in range(1, 100_001))
