@@ -17,6 +17,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_global_flags(parser: argparse.ArgumentParser) -> None:
+    """Let `parser` take every global flag, without defaults: those are set once, at the top."""
     group = parser.add_argument_group("global flags")
     add = group.add_argument
     quiet = argparse.SUPPRESS
