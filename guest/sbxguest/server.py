@@ -72,6 +72,10 @@ class _Server(uvicorn.Server):
         """Leave SIGTERM at its default: there is nothing to save that init does not hold."""
         yield
 
+    async def main_loop(self) -> None:
+        """Wait for ever. uvicorn's own loop wakes ten times a second, and an idle sandbox must do nothing at all."""
+        await asyncio.Event().wait()
+
 
 def _server(app: App) -> _Server:
     return _Server(
@@ -85,6 +89,7 @@ def _server(app: App) -> _Server:
             log_config=None,
             proxy_headers=False,
             server_header=False,
+            date_header=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
         )
     )

@@ -146,6 +146,9 @@ async def test_as_pid_1_it_reaps_everything_and_its_end_ends_all(tmp_path: Path)
             ["sh", "-c", "(setsid true &); (true &); sleep 0.2; ps -eo stat,pid,comm | grep -c ^Z"]
         )
         assert result.stdout.strip() == b"0"
+        killer = await client.exec(["sh", "-c", "kill -9 -1; sleep 1000"])
+        assert (killer.exit_code, killer.signal) == (137, signal.SIGKILL)
+        assert (await client.exec(["echo", "on"])).stdout == b"on\n"
         # unshare does not pass the signal on; its child is what the platform would stop.
         os.kill(children_of(guest.init_pid)[0], signal.SIGTERM)
         await _until_dead(guest.init_pid)

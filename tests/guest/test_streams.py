@@ -146,3 +146,32 @@ async def test_several_readers_of_one_job_see_the_same_and_one_that_stops_is_not
 async def test_what_the_guest_refuses_keeps_its_words(client: GuestClient) -> None:
     with pytest.raises(UsageError, match="no user `nobody-here`"):
         await client.exec(["true"], user="nobody-here")
+
+
+GARBAGE = (
+    (wire.encode(wire.Frame(wire.FrameType.DATA, 5, b"x", wire.Channel.OUT)), "output at 5 where 0 was next"),
+    (wire.encode(wire.Frame(wire.FrameType.GAP, 0, b"short")), "GAP frame"),
+    (b"\x02\x01\x00\x00\xff\xff\xff\xff" + bytes(8), "a frame claims"),
+    (2 * wire.encode(wire.json_frame(wire.FrameType.EXIT, 0, {"code": 0})), "something came behind EXIT"),
+    (wire.encode(wire.Frame(wire.FrameType.EXIT, 0, b"[]")), "not a JSON object"),
+)
+
+
+@pytest.mark.parametrize(("body", "words"), GARBAGE)
+async def test_a_guest_that_sends_nonsense_is_an_error_at_once(body: bytes, words: str) -> None:
+    hello = b'{"generation":2,"boot_id":"b"}'
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        reply = hello if b"/v2/hello" in head else body
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(reply) + reply)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with (
+        asyncio.timeout(5),
+        GuestClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", None) as client,
+    ):
+        with pytest.raises(GuestUnreachable, match=words):
+            await client.exec(["true"])
+    server.close()

@@ -10,7 +10,7 @@ import httpx
 
 from sbxguest import wire
 from sbxtui.core.errors import GuestUnreachable
-from sbxtui.guest.faults import garbled, translated
+from sbxtui.guest.faults import translated
 from sbxtui.guest.transport import RETRYABLE, Backoff, Transport, json_body
 
 # Heartbeats come every 15 s: two lost ones and a connection is dead, however silent the command is.
@@ -20,6 +20,12 @@ RECONNECT_S = 30.0
 # Each request says by its cursor what has arrived; the guest keeps the rest. Half of the guest's ring, so that it can
 # fill the other half while this one travels.
 WINDOW_BYTES = 4 * wire.MIB
+
+
+class Garbled(GuestUnreachable):
+    """The guest sent what no guest sends; asking again would bring it again."""
+
+    retryable = False
 
 
 class LogReader:
@@ -70,6 +76,8 @@ class LogReader:
                         backoff.reset()
                         if frame.type != wire.FrameType.HEARTBEAT:
                             yield frame
+            except Garbled:
+                raise
             except RETRYABLE as exc:
                 failure = exc
             if self._exit is None and (failure is not None or self.cursor == before):
@@ -92,17 +100,17 @@ class LogReader:
 
     def _move(self, frame: wire.Frame) -> None:
         if self._exit is not None:
-            raise garbled("something came behind EXIT")
+            raise _garbled("something came behind EXIT")
         if frame.type == wire.FrameType.EXIT:
             self._exit = frame
         if frame.type not in (wire.FrameType.DATA, wire.FrameType.GAP):
             return
         if frame.cursor != self.cursor:
-            raise garbled(f"output at {frame.cursor} where {self.cursor} was next")
+            raise _garbled(f"output at {frame.cursor} where {self.cursor} was next")
         try:
             self.cursor = frame.end_cursor
         except wire.BadFrame as exc:
-            raise garbled(str(exc)) from exc
+            raise _garbled(str(exc)) from exc
 
     def _request(self) -> Any:
         query: dict[str, str | int] = {"follow": 1, "max_bytes": WINDOW_BYTES}
@@ -129,8 +137,12 @@ class LogReader:
         return lost
 
 
+def _garbled(what: str) -> Garbled:
+    return Garbled(f"the guest's answer makes no sense: {what}", hint="does a guest of sbx answer there?")
+
+
 def _decoded(decoder: wire.FrameDecoder, data: bytes) -> list[wire.Frame]:
     try:
         return list(decoder.feed(data))
     except wire.BadFrame as exc:
-        raise garbled(str(exc)) from exc
+        raise _garbled(str(exc)) from exc
