@@ -53,8 +53,11 @@ class Operations(Screen[None]):
         """Watch the sandboxes until the screen goes away."""
         services = self.services
         async with aclosing(services.watch.follow(services.context)) as looks:
+            isolation = ""
             async for inventory in looks:
-                isolation = await asyncio.to_thread(services.planes.isolation_words, services.context)
+                # It is read from files, and can change only when its control plane went away or came.
+                if not isolation or inventory.error is not None:
+                    isolation = await asyncio.to_thread(services.planes.isolation_words, services.context)
                 self.post_message(Seen(inventory, isolation))
 
     @work(group="create", exit_on_error=False)

@@ -24,18 +24,27 @@ _KNOWN_FACTS = frozenset({"network", "memory_mib", "guest_version", "isolation",
 class OverviewTab(VerticalScroll, can_focus=True):
     """Facts as label and value, one a line."""
 
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._shown: Content | None = None
+
     def compose(self) -> ComposeResult:
         yield Static(id="facts", markup=False)
 
     def show(self, fleet: Fleet, record: SandboxRecord | None, isolation: str) -> None:
         """Show the sandbox under the cursor; `record` is the control plane's, if it was told."""
         sandbox = fleet.selected
-        body = self.query_one("#facts", Static)
         if sandbox is None:
-            body.update(Content.styled("no sandbox is selected", "$sbx-muted"))
+            self._say(Content.styled("no sandbox is selected", "$sbx-muted"))
             return
-        now = clock.now()
-        body.update(Content("\n").join(_line(*fact) for fact in facts_of(sandbox, fleet, record, isolation, now)))
+        facts = facts_of(sandbox, fleet, record, isolation, clock.now())
+        self._say(Content("\n").join(_line(*fact) for fact in facts))
+
+    def _say(self, content: Content) -> None:
+        # An update lays the whole screen out anew; most looks tell nothing new.
+        if content != self._shown:
+            self._shown = content
+            self.query_one("#facts", Static).update(content)
 
 
 def facts_of(

@@ -70,12 +70,13 @@ class FleetPane(Vertical):
         if fleet.filter_error is not None:
             title += f"· {harmless_line(fleet.filter_error.message, limit=60)} "
         fresh = freshness_text(fleet.seen_at, clock.now(), fleet.error, is_cached=fleet.is_cached)
-        # Borders take markup unless they are given finished content.
         _set_border(self, title, f" {fresh} " if fleet.context is not None else "")
 
 
 class DetailPane(Vertical):
     """Tabs on the selected sandbox; their names stand in the border and can be clicked."""
+
+    _name_shown = ""
 
     def compose(self) -> ComposeResult:
         with ContentSwitcher(initial="overview", id="tabs"):
@@ -90,7 +91,9 @@ class DetailPane(Vertical):
         self.query_one(OverviewTab).show(fleet, record, isolation)
         self.query_one(RunTab).show(fleet.selected)
         name = shown_name(fleet.selected) if fleet.selected else ""
-        self.border_subtitle = Content(f" {name} " if name else "")
+        if name != self._name_shown:
+            self._name_shown = name
+            self.border_subtitle = Content(f" {name} " if name else "")
 
     def show_tab(self, tab: str) -> None:
         """Bring a tab to the front; the focus stays in this pane if it was here."""
@@ -119,5 +122,8 @@ def _tab_label(label: str, is_current: bool) -> str:
 
 
 def _set_border(pane: Widget, title: str, subtitle: str) -> None:
-    pane.border_title = Content(title)
-    pane.border_subtitle = Content(subtitle)
+    # Setting either draws the whole pane; plain text would be taken for markup.
+    if str(pane.border_title) != title:
+        pane.border_title = Content(title)
+    if str(pane.border_subtitle) != subtitle:
+        pane.border_subtitle = Content(subtitle)

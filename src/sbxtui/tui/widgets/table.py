@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -19,7 +19,7 @@ from sbxtui.core.model import Sandbox
 from sbxtui.tui import clock
 from sbxtui.tui.fleet import Fleet, key_of
 from sbxtui.tui.widgets.columns import GUTTER_WIDTH, Slot, cell_text, fitted, layout
-from sbxtui.tui.words import age_text, shown_name, state_tone
+from sbxtui.tui.words import shown_name, state_tone
 
 
 class FleetTable(ScrollView, can_focus=True):
@@ -63,8 +63,10 @@ class FleetTable(ScrollView, can_focus=True):
         self.fleet = fleet
         self._now = clock.now()
         self._slots: list[Slot] = []
-        self._ages: list[str] = []
         self._cursor_key = ""
+        # What each line showed when it was last drawn: a look that tells nothing new draws nothing.
+        self._drawn: dict[int, object] = {}
+        self._style_cache: dict[str, Style] = {}
 
     def show(self) -> None:
         """Draw the fleet as it is now; to be called after every change of it."""
@@ -74,25 +76,28 @@ class FleetTable(ScrollView, can_focus=True):
         if self.virtual_size.height != height:
             self.virtual_size = Size(self.size.width, height)
         self._follow_cursor()
-        self.refresh()
+        self._draw_changes()
         self._tell_if_moved()
 
     def tick(self) -> None:
-        """Draw ages anew if any that is on screen changed."""
+        """Draw the rows whose ages changed."""
         self._now = clock.now()
-        ages = [age_text(self.fleet.rows[at], self._now) for at in self._visible()]
-        if ages != self._ages:
-            self._ages = ages
-            self.refresh()
+        self._draw_changes()
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if y == 0:
             return self._head(width)
         at = self.scroll_offset.y + y - 1
+        self._drawn[y] = self._look_of(at)
         if at >= len(self.fleet.rows):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._style("base"))
         return self._row(self.fleet.rows[at], at, width)
+
+    def notify_style_update(self) -> None:
+        """Textual tells that colours may be other ones now."""
+        super().notify_style_update()
+        self._style_cache.clear()
 
     def on_resize(self, event: events.Resize) -> None:
         self._lay_out(event.size.width)
@@ -135,7 +140,7 @@ class FleetTable(ScrollView, can_focus=True):
     def _put_cursor(self, row: int) -> None:
         self.fleet.move_to(row)
         self._follow_cursor()
-        self.refresh()
+        self._draw_changes()
         self._tell_if_moved()
 
     def _tell_if_moved(self) -> None:
@@ -159,9 +164,22 @@ class FleetTable(ScrollView, can_focus=True):
     def _lay_out(self, width: int) -> None:
         self._slots = layout(width, max((cell_len(shown_name(one)) for one in self.fleet.rows), default=0))
 
-    def _visible(self) -> range:
+    def _draw_changes(self) -> None:
+        """Draw the lines that would look different from how they were drawn last."""
         top = self.scroll_offset.y
-        return range(top, min(len(self.fleet.rows), top + max(0, self.size.height - 1)))
+        for y in range(1, self.size.height):
+            if self._drawn.get(y) != self._look_of(top + y - 1):
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def _look_of(self, at: int) -> object:
+        """Everything a row's look depends on but the theme."""
+        if at >= len(self.fleet.rows):
+            return None
+        sandbox = self.fleet.rows[at]
+        texts = [cell_text(slot.column, sandbox, self.fleet, self._now) for slot in self._slots]
+        is_cursor = at == self.fleet.cursor
+        is_marked = key_of(sandbox) in self.fleet.marks
+        return (texts, self._slots, is_cursor, is_marked, self.fleet.is_dim(sandbox), sandbox.is_tracked)
 
     def _head_clicked(self, x: int) -> None:
         for slot in self._slots:
@@ -170,7 +188,7 @@ class FleetTable(ScrollView, can_focus=True):
                 self.post_message(self.SortAsked(f"-{slot.column.sort}" if is_same else slot.column.sort))
 
     def _head(self, width: int) -> Strip:
-        style = self.get_component_rich_style("table--head")
+        style = self._style("table--head")
         text = " " * GUTTER_WIDTH + "  ".join(fitted(slot.column.name, slot.width) for slot in self._slots)
         return Strip([Segment(text, style)]).crop_extend(0, width, style)
 
@@ -191,8 +209,8 @@ class FleetTable(ScrollView, can_focus=True):
 
     def _base_style(self, is_cursor: bool) -> Style:
         if not is_cursor:
-            return self.rich_style
-        return self.get_component_rich_style("table--cursor" if self.is_lit else "table--cursor-blurred")
+            return self._style("base")
+        return self._style("table--cursor" if self.is_lit else "table--cursor-blurred")
 
     def _cell_style(self, column: str, sandbox: Sandbox, is_dim: bool) -> Style:
         if is_dim:
@@ -205,5 +223,14 @@ class FleetTable(ScrollView, can_focus=True):
 
     def _tone(self, name: str) -> Style:
         """Only the colour and weight of a component style: the background is the row's."""
-        style = self.get_component_rich_style(f"table--{name}", partial=True)
-        return Style(color=style.color, bold=style.bold)
+        key = f"tone {name}"
+        if key not in self._style_cache:
+            style = self.get_component_rich_style(f"table--{name}", partial=True)
+            self._style_cache[key] = Style(color=style.color, bold=style.bold)
+        return self._style_cache[key]
+
+    def _style(self, name: str) -> Style:
+        """A component style with its background, or the table's own for `base`; resolving one costs more than a row."""
+        if name not in self._style_cache:
+            self._style_cache[name] = self.rich_style if name == "base" else self.get_component_rich_style(name)
+        return self._style_cache[name]

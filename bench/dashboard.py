@@ -1,0 +1,135 @@
+"""The dashboard on a terminal: its first frame, what it costs when nothing happens, and with 500 rows that change."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.support import SBX, Row, bench_home, interleaved, ratio_row
+
+_ROOT = Path(__file__).resolve().parents[1]
+_SETTLE_S = 3.0
+_MEASURED_S = 10.0
+_START_DEADLINE_S = 60.0
+_ROUNDS = 5
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[ -/]*[0-~])", re.DOTALL)
+
+_EMPTY = """
+from textual.app import App
+from textual.widgets import Static
+class Empty(App):
+    def compose(self):
+        yield Static("ready " * 60)
+Empty().run()
+"""
+
+# 500 sandboxes, of which 150 have another state at every look, once a second; nothing but the cloud is pretended.
+_BUSY = """
+import itertools, pathlib, sys
+from dataclasses import replace
+from sbxtui.core.model import SandboxState
+from sbxtui.settings import Settings
+from sbxtui.tui.app import run_dashboard
+from tests.support.fake_services import FakeCloud, home_at, sandbox, services_for
+class Busy(FakeCloud):
+    turn = itertools.count()
+    @property
+    def sandboxes(self):
+        turn = next(self.turn)
+        state = SandboxState.RUNNING if turn % 2 else SandboxState.SUSPENDED
+        return [replace(one, state=state) if at % 10 < 3 else one for at, one in enumerate(self.rows)]
+    @sandboxes.setter
+    def sandboxes(self, rows):
+        self.rows = [sandbox(f"s{number:03}") for number in range(500)]
+root = pathlib.Path(sys.argv[1])
+run_dashboard(Settings(home=home_at(root)), services_for(root, Busy()))
+"""
+
+
+def run() -> list[Row]:
+    """Rows of all dashboard figures; takes about two minutes."""
+    empty = [sys.executable, "-c", _EMPTY]
+    with bench_home() as home:
+        home.sbx("create", "bench", "--memory", "512")
+        first_s, empty_first_s = interleaved(
+            lambda: _first_frame_s(SBX, home.env, b"bench"),
+            lambda: _first_frame_s(empty, home.env, b"ready"),
+            rounds=_ROUNDS,
+        )
+        idle = _cpu_share(SBX, home.env, b"updated")
+        empty_idle = _cpu_share(empty, home.env, b"ready")
+        busy_command = [sys.executable, "-c", _BUSY, str(home.folder / "busy")]
+        busy = _cpu_share(busy_command, {**home.env, "PYTHONPATH": str(_ROOT)}, b"updated")
+    return [
+        ratio_row("first frame with cached rows", first_s, empty_first_s, "an empty textual app"),
+        ("idle, one sandbox, one list call a second", _percent(idle), f"{_percent(empty_idle)} an empty textual app"),
+        ("500 rows, 150 of them changing every second", _percent(busy), f"{_percent(empty_idle)} an empty textual app"),
+    ]
+
+
+@contextmanager
+def _on_terminal(command: Sequence[str], env: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A program on a terminal of its own of 160x48; killed afterwards."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 48, 160, 0, 0))
+    on_terminal = {**env, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    child = subprocess.Popen(command, env=on_terminal, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+    os.close(slave)
+    try:
+        yield child, master
+    finally:
+        child.kill()
+        child.wait()
+        os.close(master)
+
+
+def _first_frame_s(command: Sequence[str], env: Mapping[str, str], wanted: bytes) -> float:
+    """Seconds from the start of the process until `wanted` stands on its terminal."""
+    began = time.perf_counter()
+    with _on_terminal(command, env) as (_, master):
+        _drain(master, _START_DEADLINE_S, wanted)
+        return time.perf_counter() - began
+
+
+def _cpu_share(command: Sequence[str], env: Mapping[str, str], wanted: bytes) -> float:
+    """Processor time over wall time of the program alone, once it shows `wanted` and came to rest."""
+    with _on_terminal(command, env) as (child, master):
+        _drain(master, _START_DEADLINE_S, wanted)
+        _drain(master, _SETTLE_S)
+        before_s, began = _cpu_s(child.pid), time.perf_counter()
+        _drain(master, _MEASURED_S)
+        return (_cpu_s(child.pid) - before_s) / (time.perf_counter() - began)
+
+
+def _drain(terminal: int, duration_s: float, wanted: bytes = b"") -> None:
+    """Read for `duration_s`, or until `wanted` came; raises RuntimeError when that never does."""
+    deadline = time.perf_counter() + duration_s
+    seen = b""
+    while (now := time.perf_counter()) < deadline:
+        if select.select([terminal], [], [], deadline - now)[0]:
+            seen += os.read(terminal, 65_536)
+            if wanted and wanted in _ESCAPES.sub(b"", seen):
+                return
+    if wanted:
+        raise RuntimeError(f"{wanted!r} was never drawn: {seen[-200:]!r}")
+
+
+def _cpu_s(pid: int) -> float:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    user_ticks, system_ticks = stat.rpartition(")")[2].split()[11:13]
+    return (int(user_ticks) + int(system_ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f} % CPU"
