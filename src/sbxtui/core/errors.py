@@ -15,6 +15,7 @@ SbxError                      1  failed
 ├── Unavailable               7  unreachable; retrying is safe
 │   ├── ControlUnavailable
 │   ├── GuestUnreachable
+│   ├── UntrustedEndpoint        its certificate does not hold; retrying cannot help
 │   ├── RuntimeUnavailable       no isolation runtime works on this machine
 │   └── TimedOut
 ├── QuotaExceeded             8
@@ -153,6 +154,13 @@ class GuestUnreachable(Unavailable):
     """The guest did not answer before the deadline. Retrying is safe."""
 
     code = "guest_unreachable"
+
+
+class UntrustedEndpoint(Unavailable):
+    """An endpoint's certificate cannot be verified; nothing was sent."""
+
+    code = "untrusted_endpoint"
+    retryable = False
 
 
 class RuntimeUnavailable(Unavailable):

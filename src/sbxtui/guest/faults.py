@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,7 @@ from sbxtui.core.errors import (
     SbxError,
     Throttled,
     Unsupported,
+    UntrustedEndpoint,
     UsageError,
 )
 from sbxtui.core.text import harmless_line
@@ -60,8 +62,22 @@ def translated(doing: str) -> Iterator[None]:
     except httpx.TimeoutException as exc:
         raise GuestUnreachable(f"{doing}: the sandbox did not answer in time", hint="retrying is safe") from exc
     except (httpx.TransportError, httpx.StreamError) as exc:
+        if certificate := _certificate_fault(exc):
+            raise UntrustedEndpoint(
+                f"{doing}: the certificate of the sandbox's endpoint does not hold: {certificate}",
+                hint="SSL_CERT_FILE names the authorities to trust; SBX_VERIFY_TLS=0 skips the check",
+            ) from exc
         reason = harmless_line(str(exc)) or type(exc).__name__
         raise GuestUnreachable(f"{doing}: the connection to the sandbox broke: {reason}") from exc
+
+
+def _certificate_fault(error: BaseException | None) -> str:
+    """What the TLS library said of a certificate, if that is why a connection failed; else empty."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return harmless_line(error.verify_message)
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def garbled(what: str) -> GuestUnreachable:

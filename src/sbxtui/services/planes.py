@@ -96,9 +96,19 @@ class ControlPlanes:
         if not self._settings.verify_tls:
             return False
         if context.kind is ContextKind.AWS:
-            return True
+            return _system_tls()
         cloud = await self.local_cloud()
         return ssl.create_default_context(cafile=str(cloud.ca_file))
+
+
+def _system_tls() -> ssl.SSLContext:
+    """The authorities of the system or of SSL_CERT_FILE; a bare system has none, then those that come with boto3."""
+    tls = ssl.create_default_context()
+    if not tls.cert_store_stats()["x509_ca"]:
+        import certifi
+
+        tls.load_verify_locations(certifi.where())
+    return tls
 
 
 def no_such_sandbox(reference: str, context: Context) -> SandboxNotFound:
