@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +127,10 @@ class LocalCloud:
 
 @contextlib.contextmanager
 def local_cloud(root: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[LocalCloud]:
-    """A started local cloud; on leaving, its sandboxes and itself are ended and its folders outside `root` removed."""
+    """A started local cloud; on leaving, its sandboxes and itself are ended and its sockets removed."""
     # Socket paths must be short, and as root a dropped uid must reach the trees: pytest's folders are neither.
     sockets = Path(tempfile.mkdtemp(prefix="sbxt-", dir="/tmp"))
-    trees = Path(tempfile.mkdtemp(prefix="sbxt-", dir="/var/tmp"))
-    trees.chmod(0o711)
-    cloud = LocalCloud(root, sockets, trees, options, env or {})
+    cloud = LocalCloud(root, sockets, _shared_trees(), options, env or {})
     try:
         cloud.start()
         yield cloud
@@ -138,5 +138,13 @@ def local_cloud(root: Path, *options: str, env: Mapping[str, str] | None = None)
     finally:
         if cloud.process is not None and cloud.process.poll() is None:
             cloud.stop()
-        for directory in (sockets, trees):
-            shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+@cache
+def _shared_trees() -> Path:
+    """One for all homes of a test run: sandboxes have folders of their own in it, and the image is copied only once."""
+    trees = Path(tempfile.mkdtemp(prefix="sbxt-", dir="/var/tmp"))
+    trees.chmod(0o711)
+    atexit.register(shutil.rmtree, trees, ignore_errors=True)
+    return trees

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from sbxtui.localcloud.bodies import framing_of
 from sbxtui.localcloud.heads import BadMessage, Head, RequestHead, ResponseHead, parse_response
@@ -65,7 +66,8 @@ class Exchange:
         self._upstream = upstream
         self._touch = touch
         self._answered_upgrade = answered_upgrade
-        self._sent = asyncio.Event()
+        self._is_sent = False
+        self._sending_over = asyncio.Event()
         self._has_answer_begun = False
 
     async def run(self) -> Outcome:
@@ -83,22 +85,26 @@ class Exchange:
             if not receiving.done():
                 return self._without_client(sending)
             response = receiving.result()
-            if response is not None and not self._sent.is_set():
-                await asyncio.wait(
-                    {sending, asyncio.ensure_future(self._sent.wait())},
-                    timeout=LINGER_S,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+            if response is not None:
+                await self._finish_sending(sending)
         finally:
             await _cancelled(sending, receiving)
         if response is None:
             await self._tunnel()
             return Outcome(False, False)
-        if not self._sent.is_set():
+        if not self._is_sent:
             await linger(self._source, self._writer)
             return Outcome(False, False)
         is_kept = response.is_keep_alive and self._request.is_keep_alive
         return Outcome(is_kept and not self._upstream.source.has_more, is_kept)
+
+    async def _finish_sending(self, sending: asyncio.Task[None]) -> None:
+        """The guest answered early; give the client's body a moment to end, so that its connection can be kept."""
+        over = asyncio.create_task(self._sending_over.wait())
+        try:
+            await asyncio.wait({sending, over}, timeout=LINGER_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _cancelled(over)
 
     def _without_client(self, sending: asyncio.Task[None]) -> Outcome:
         error = sending.exception()
@@ -123,8 +129,10 @@ class Exchange:
                 await self._upstream.writer.drain()
             except OSError:
                 # The guest closed while we sent. It may have answered before; the receiving side knows.
+                self._sending_over.set()
                 await asyncio.get_running_loop().create_future()
-        self._sent.set()
+        self._is_sent = True
+        self._sending_over.set()
         await self._source.wait_end()
 
     async def _receive(self) -> ResponseHead | None:
@@ -196,7 +204,7 @@ async def linger(source: Source, writer: asyncio.StreamWriter) -> None:
                 dropped += len(data)
 
 
-async def _cancelled(*tasks: asyncio.Task[None] | asyncio.Task[ResponseHead | None]) -> None:
+async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

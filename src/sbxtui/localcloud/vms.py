@@ -21,7 +21,7 @@ from sbxtui.localcloud.keeper_client import KeeperClient, adopt_keeper, start_ke
 from sbxtui.localcloud.records import Record
 from sbxtui.localcloud.spec import ExitInfo, KeeperState, read_exit
 from sbxtui.localcloud.streams import Traffic
-from sbxtui.localcloud.world import World
+from sbxtui.localcloud.world import World, has_living_keeper
 
 log = logging.getLogger(__name__)
 
@@ -203,16 +203,16 @@ class Vm:
                     return
 
     async def _adopt(self) -> None:
+        directory, keeper_socket = self._world.sandbox_dir(self.record.id), self._world.keeper_socket(self.record.id)
         # A keeper that was being started when the last process died may need a moment until it listens.
-        was_begun = (self._world.sandbox_dir(self.record.id) / "spec.json").exists()
+        was_begun = self.state is SandboxState.PENDING and (directory / "spec.json").exists()
         deadline = asyncio.get_running_loop().time() + (ADOPT_TIMEOUT_S if was_begun else 0)
-        while self._keeper is None:
-            self._keeper = await adopt_keeper(self._world.keeper_socket(self.record.id))
-            is_over = read_exit(self._world.sandbox_dir(self.record.id)) is not None
-            if is_over or asyncio.get_running_loop().time() >= deadline:
+        while (keeper := await adopt_keeper(keeper_socket)) is None:
+            is_late = asyncio.get_running_loop().time() >= deadline
+            if read_exit(directory) is not None or (is_late and not has_living_keeper(keeper_socket)):
                 return
-            if self._keeper is None:
-                await asyncio.sleep(_ADOPT_RETRY_S)
+            await asyncio.sleep(_ADOPT_RETRY_S)
+        self._keeper = keeper
 
     def _reason_without_keeper(self) -> str:
         if self.state is SandboxState.TERMINATING:
@@ -239,7 +239,8 @@ class Vm:
             try:
                 return await keeper.wait_exit()
             except GuestUnreachable:
-                if await adopt_keeper(keeper.keeper_socket) is None:
+                await asyncio.sleep(_ADOPT_RETRY_S)
+                if not has_living_keeper(keeper.keeper_socket):
                     return read_exit(keeper.sandbox_dir) or ExitInfo(exit_code=137, signal=9, reason="keeper-died")
 
     # Inside a transition

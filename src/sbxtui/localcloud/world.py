@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,18 @@ class World:
             # Every image of the catalog has its hooks: the guest listens for them, and serves only after /run.
             "SBX_HOOKS": "1",
         }
+
+
+def has_living_keeper(keeper_socket: Path) -> bool:
+    """Whether a keeper holds its lock, even one too busy to answer: its sandbox must not be taken for gone."""
+    try:
+        with keeper_socket.with_name(keeper_socket.name + ".lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def short_key(sandbox_id: str) -> str:
