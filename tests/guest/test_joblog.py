@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,6 +134,25 @@ def test_what_had_left_the_pipe_when_the_writer_was_killed_is_in_the_log(
         again.close()
     os.close(read_end)
     os.close(write_end)
+
+
+def test_a_kernel_without_splice_for_this_file_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object, **_more: object) -> int:
+        raise OSError(errno.EINVAL, "as some kernels answer")
+
+    monkeypatch.setattr(os, "splice", refuse)
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    with _log() as log:
+        os.write(write_end, b"abc")
+        assert log.take(read_end, Channel.OUT, 2) == 2
+        assert log.take(read_end, Channel.OUT, 2) == 1
+        with pytest.raises(BlockingIOError):
+            log.take(read_end, Channel.OUT, 2)
+        os.close(write_end)
+        assert log.take(read_end, Channel.OUT, 2) == 0
+        assert _bytes(log)[Channel.OUT] == b"abc"
+    os.close(read_end)
 
 
 def test_room_says_what_fits_without_losing_anything_from_a_cursor_on() -> None:

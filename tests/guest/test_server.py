@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from sbxguest.version import GUEST_VERSION
+from sbxtui._version import __version__
 from tests.support.guest_process import GuestProcess
 
 
@@ -27,3 +29,25 @@ async def test_what_is_not_there_is_an_error_of_the_one_shape(guest: GuestProces
     assert reply.startswith(b"HTTP/1.1 404")
     assert b'{"error":{"code":"unsupported"' in reply
     assert (await _raw(guest, b"PUT /healthz HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 405")
+
+
+def test_the_guest_has_the_version_of_the_host_it_comes_with() -> None:
+    assert GUEST_VERSION == __version__
+
+
+async def test_a_request_before_its_body_is_whole_disturbs_nobody(guest: GuestProcess) -> None:
+    _reader, writer = await asyncio.open_connection("127.0.0.1", guest.port)
+    writer.write(b"POST /v2/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+    await writer.drain()
+    writer.transport.abort()
+    assert (await _raw(guest, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    assert b"Traceback" not in guest.log_file.read_bytes()
+
+
+async def test_a_websocket_nobody_serves_is_refused(guest: GuestProcess) -> None:
+    head = (
+        b"GET /v2/nothing HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    assert (await _raw(guest, head)).startswith(b"HTTP/1.1 403")
+    assert (await _raw(guest, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 200")

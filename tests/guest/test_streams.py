@@ -168,10 +168,8 @@ async def test_a_guest_that_sends_nonsense_is_an_error_at_once(body: bytes, word
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with (
-        asyncio.timeout(5),
-        GuestClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", None) as client,
-    ):
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with asyncio.timeout(5), GuestClient(url, None) as client:
         with pytest.raises(GuestUnreachable, match=words):
             await client.exec(["true"])
     server.close()

@@ -7,8 +7,9 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sbxguest import wire
 from sbxtui.core.errors import GuestUnreachable, NotFound, SbxError, Throttled, TimedOut, Unsupported
@@ -23,6 +24,9 @@ _HELLO_TIMEOUT_S = 10.0
 _MIN_GENERATION = 2
 _POLL_FIRST_S = 0.02
 _POLL_MAX_S = 0.5
+_RETRY_S = 2.0
+
+_T = TypeVar("_T")
 
 
 class TokenSource(Protocol):
@@ -217,11 +221,27 @@ class GuestClient:
 
     async def _job_call(self, method: str, path: str, *, doing: str, document: object = None) -> dict[str, Any]:
         headers = {wire.BOOT_HEADER: await self._boot_id()}
-        return await self.transport.call(method, f"/v2/jobs{path}", doing=doing, headers=headers, document=document)
+        call = partial(self.transport.call, method, f"/v2/jobs{path}", doing=doing, headers=headers, document=document)
+        return await (_patiently(call) if method == "GET" else call())
 
     async def _boot_id(self) -> str:
         """The boot this client talks to; known since its first hello."""
-        return (self._hello or await self.hello()).boot_id
+        hello = self._hello
+        if hello is None:
+            hello = await _patiently(self.hello)
+        return hello.boot_id
+
+
+async def _patiently(ask: Callable[[], Awaitable[_T]]) -> _T:
+    """Ask again for a moment: a guest whose server is being restarted drops the request it was at."""
+    from sbxtui.guest.transport import RETRYABLE, Backoff
+
+    backoff = Backoff(_RETRY_S)
+    while True:
+        try:
+            return await ask()
+        except RETRYABLE as exc:
+            await backoff.wait(exc)
 
 
 def _too_old(what: str) -> SbxError:
