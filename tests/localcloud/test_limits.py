@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sbxtui.localcloud.cgroups import Cgroup, Hierarchies, find_hierarchies
+from sbxtui.localcloud.cgroups import Cgroup, Hierarchies, find_hierarchies, remove_abandoned
 from sbxtui.localcloud.limits import MIB, Limits, processors_for
 from sbxtui.localcloud.spec import SandboxSpec
 
@@ -117,3 +117,25 @@ def test_a_real_group_is_made_limited_and_removed(tmp_path: Path) -> None:
     finally:
         assert group.remove()
     assert not any(path.exists() for path in group.dirs.values())
+
+
+@pytest.mark.root
+def test_empty_groups_of_homes_that_are_gone_are_removed_and_used_ones_kept(tmp_path: Path) -> None:
+    empty = Cgroup.create(f"sbx/test-gone-{os.getpid()}", "empty", limits_of(tmp_path))
+    used = Cgroup.create(f"sbx/test-gone-{os.getpid()}", "used", limits_of(tmp_path))
+    if not empty.dirs:
+        pytest.skip("this system lets root make no control group")
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        for path in set(used.dirs.values()):
+            (path / "cgroup.procs").write_text(str(process.pid))
+        remove_abandoned(older_than_s=3600)
+        assert all(path.exists() for path in empty.dirs.values())
+        folder = f"sbx/test-gone-{os.getpid()}"
+        remove_abandoned(older_than_s=-1, folder=folder)
+        assert not any(path.exists() for path in empty.dirs.values())
+        assert all(path.exists() for path in used.dirs.values())
+    finally:
+        process.kill()
+        process.wait()
+        assert used.remove()

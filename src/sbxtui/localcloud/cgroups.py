@@ -254,6 +254,22 @@ def names_in(folder: str) -> set[str]:
     return names
 
 
+def remove_abandoned(older_than_s: float, folder: str = "sbx/*") -> None:
+    """Remove empty groups of any home that are old: their home may be gone, and then nobody else ever will.
+
+    Args:
+        older_than_s: Seconds a group must have had; a younger one may be about to be used.
+        folder: Which homes' groups, with wildcards.
+    """
+    found = find_hierarchies()
+    for mount in (*found.v1.values(), *([found.unified] if found.unified else [])):
+        for leaf in mount.glob(f"{folder}/*/"):
+            with contextlib.suppress(OSError):
+                if time.time() - leaf.stat().st_ctime > older_than_s and not (leaf / "cgroup.procs").read_text():
+                    leaf.rmdir()
+                    leaf.parent.rmdir()
+
+
 def _rmdir(path: Path) -> bool:
     try:
         path.rmdir()

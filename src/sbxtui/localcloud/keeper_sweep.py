@@ -15,6 +15,7 @@ from sbxtui.localcloud.keeper_place import lock_keeper, remove_remains
 from sbxtui.localcloud.spec import SandboxSpec, write_private
 
 _KILLED_CODE = 137
+_ABANDONED_S = 3600.0
 
 
 def sweep(trees_dir: Path, socket_dir: Path) -> list[str]:
@@ -30,6 +31,8 @@ def sweep(trees_dir: Path, socket_dir: Path) -> list[str]:
         if not (trees_dir / name).exists():
             _end_group(folder, name)
             swept.append(name)
+    if os.geteuid() == 0:
+        cgroups.remove_abandoned(_ABANDONED_S)
     prune_image_trees(trees_dir / ".images")
     return swept
 

@@ -165,7 +165,9 @@ class ExitInfo:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A process or job that went over a limit (`memory`, `pids`, `disk`) and was killed. `at` is ISO-8601 UTC."""
+    """A process or job that went over a limit (`memory`, `pids`, `disk`) and was killed.
+
+    `at` is ISO-8601 UTC. `pid` is 0 and `command` empty where the kernel killed what nobody had seen before."""
 
     at: str
     limit: str
