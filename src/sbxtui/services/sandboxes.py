@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from sbxtui.core.errors import Conflict, SandboxNotFound, TimedOut
+from sbxtui.core.errors import Conflict, SandboxNotFound, SbxError, TimedOut
 from sbxtui.core.model import Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name
 from sbxtui.services.guests import Guests
 from sbxtui.services.planes import ControlPlanes, no_such_sandbox
 from sbxtui.store.events import Events
 from sbxtui.store.registry import Registry
+
+log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
 _CHANGE_DEADLINE_S = 60.0
@@ -156,9 +159,13 @@ class Sandboxes:
         if record.state.is_gone:
             raise no_such_sandbox(sandbox_id, self._context)
         request = LaunchRequest(image_arn=record.image_arn, image_version=record.image_version)
-        return await asyncio.to_thread(
+        row = await asyncio.to_thread(
             self._registry.adopt, self._context.name, name, record, request=request, actor=self._actor
         )
+        # A suspended one is not woken only to be asked for its name.
+        if record.state is not SandboxState.RUNNING:
+            return row
+        return await self._take_what_it_tells(row, wants_name=name is None)
 
     async def prune(self, *, is_dry_run: bool) -> list[str]:
         """Forget the names of sandboxes that are gone for good; returns them. Nothing that lives is touched."""
@@ -173,6 +180,21 @@ class Sandboxes:
                 await asyncio.to_thread(self._forget, row, "pruned")
             pruned.append(row.name)
         return pruned
+
+    async def _take_what_it_tells(self, row: Registration, *, wants_name: bool) -> Registration:
+        """Complete an adopted row from the guest's own words, as far as it answers and its name is free and valid."""
+        try:
+            async with self._guests.connect(row) as guest:
+                hello = await guest.hello()
+            facts = {"isolation": hello.isolation, "guest_version": hello.guest_version}
+            row = await asyncio.to_thread(self._registry.change_facts, row.context, row.name, facts, actor=self._actor)
+            if wants_name and hello.name:
+                return await asyncio.to_thread(
+                    self._registry.rename, row.context, row.name, hello.name, actor=self._actor
+                )
+        except SbxError as exc:
+            log.info("%s keeps its made-up name: %s", row.name, exc.message)
+        return row
 
     async def _look(self, row: Registration) -> SandboxRecord | None:
         plane = await self._planes.open(self._context)
