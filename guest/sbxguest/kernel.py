@@ -39,7 +39,11 @@ def set_oom_score(score: int) -> None:
 def parents() -> dict[int, tuple[int, int, bytes]]:
     """Every process one can see: pid to (parent, process group, state letter)."""
     found: dict[int, tuple[int, int, bytes]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - as above
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - as above
+    except OSError:
+        return found
+    for name in names:
         if not name.isdecimal():
             continue
         try:

@@ -142,6 +142,8 @@ class _Shim:
     def _end_all(self) -> None:
         """KILL until nothing is left: a pass may race with a fork, the next one finds the new process."""
         for _ in range(_KILL_PASSES):
+            if self._leader > 0 and not self._is_leader_reaped:
+                _send(-self._leader, signal.SIGKILL)
             for pid in kernel.descendants(os.getpid()):
                 _send(pid, signal.SIGKILL)
             self._reap()

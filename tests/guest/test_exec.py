@@ -119,6 +119,15 @@ async def test_a_timeout_kills_children_and_those_who_escaped_into_their_own_ses
         assert not _is_alive(int((guest.workdir / name).read_text())), name
 
 
+async def test_processes_that_flee_from_session_to_session_are_caught(guest: GuestProcess, client: GuestClient) -> None:
+    flee = guest.workdir / "flee"
+    flee.write_text("setsid sh $0 &\n")
+    result = await client.exec(["sh", "-c", "setsid sh ./flee; exec sleep 1000"], timeout_s=0.3)
+    assert (result.timed_out, result.lingering) == (True, False)
+    commands = [entry / "cmdline" for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    assert not [path for path in commands if path.exists() and path.read_bytes() == b"sh\0./flee\0"]
+
+
 async def test_what_a_program_does_on_term_is_waited_for(client: GuestClient) -> None:
     script = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"
     result = await client.exec(["sh", "-c", script], timeout_s=0.5)

@@ -32,7 +32,7 @@ async def test_what_is_not_there_is_an_error_of_the_one_shape(guest: GuestProces
 
 
 def test_the_guest_has_the_version_of_the_host_it_comes_with() -> None:
-    assert GUEST_VERSION == __version__
+    assert __version__ == GUEST_VERSION
 
 
 async def test_a_request_before_its_body_is_whole_disturbs_nobody(guest: GuestProcess) -> None:
