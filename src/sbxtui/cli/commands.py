@@ -1,4 +1,4 @@
-"""`exec` and `run`: the command's bytes are ours to pass on, its exit code is ours to return."""
+"""`exec`: the command's bytes are ours to pass on, its exit code is ours to return."""
 
 from __future__ import annotations
 
@@ -9,49 +9,23 @@ from collections.abc import AsyncIterator
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
-from sbxtui.cli.lifecycle import options_of
-from sbxtui.cli.recovery import recover
 from sbxtui.core.errors import CommandTimedOut, UsageError
 from sbxtui.core.model import ExecResult
 from sbxtui.services.jobs import Command, OnOutput
-from sbxtui.services.runnerctl import start_runner
 
 _CHUNK_BYTES = 1 << 16
 
 
 async def exec_(call: Call) -> int:
     """Run a command in a sandbox."""
-    command = _command(call)
+    command = command_of(call)
     row = await call.services.sandboxes.find(call.args.sandbox)
-    result = await call.services.jobs.exec(row, command, stdin=_stdin(call), on_output=_writer(call))
-    return _finish(call, result)
+    result = await call.services.jobs.exec(row, command, stdin=stdin_of(call), on_output=writer_of(call))
+    return finish(call, result)
 
 
-async def run(call: Call) -> int:
-    """Make a sandbox for one command, and remove it."""
-    args = call.args
-    command = _command(call)
-    options = options_of(args, call)
-    if args.image_arn:
-        if options.image:
-            raise UsageError("the image was named twice", hint="leave out --image or the ARN in front of --")
-        args.image = args.image_arn
-        options = options_of(args, call)
-    await recover(call)
-    # If this process is killed, the runner ends the sandbox.
-    start_runner(call.settings.home)
-    result = await call.services.one_shots.run(
-        args.name,
-        options,
-        command,
-        stdin=_stdin(call),
-        on_output=_writer(call),
-        on_progress=call.out.progress,
-    )
-    return _finish(call, result)
-
-
-def _command(call: Call) -> Command:
+def command_of(call: Call) -> Command:
+    """The command of an `exec` or `run` line."""
     args = call.args
     if not args.command:
         raise UsageError(f"`sbx {args.verb}` was given no command", hint=f"sbx {args.verb} … -- CMD [ARG…]")
@@ -60,7 +34,8 @@ def _command(call: Call) -> Command:
     return Command(argv=args.command, cwd=args.cwd, env=env, timeout_s=args.timeout, user=args.user)
 
 
-def _stdin(call: Call) -> AsyncIterator[bytes] | None:
+def stdin_of(call: Call) -> AsyncIterator[bytes] | None:
+    """Our standard input as the command's, if `--stdin` asks for it."""
     return _read_stdin() if call.args.stdin else None
 
 
@@ -70,7 +45,7 @@ async def _read_stdin() -> AsyncIterator[bytes]:
         yield chunk
 
 
-def _writer(call: Call) -> OnOutput | None:
+def writer_of(call: Call) -> OnOutput | None:
     """Pass output on as it arrives, at the reader's pace; under `--json` it is collected for the document instead."""
     if call.out.is_json:
         return None
@@ -81,7 +56,8 @@ def _writer(call: Call) -> OnOutput | None:
     return write
 
 
-def _finish(call: Call, result: ExecResult) -> int:
+def finish(call: Call, result: ExecResult) -> int:
+    """Show what is left to show; returns the exit code."""
     if call.out.is_json:
         call.out.json(show.exec_json(result))
     if result.lingering:

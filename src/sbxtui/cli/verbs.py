@@ -117,7 +117,7 @@ def _lifecycle(add: Adder) -> None:
 def _commands(add: Adder) -> None:
     run = add(
         "run",
-        "commands:run",
+        "oneshot:run",
         "make a sandbox for one command, and remove it",
         detail="Create, run, stream, remove: also when interrupted or killed. Ends after --timeout or one hour.",
     )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from sbxtui.core.errors import Conflict, GuestUnreachable, SandboxNotFound, SbxError
 from sbxtui.core.model import Context, Registration, SandboxRecord, SandboxState
 from sbxtui.guest.client import GuestClient
-from sbxtui.guest.files import GuestFiles
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.tokens import TokenService
 from sbxtui.settings import Settings
+
+if TYPE_CHECKING:
+    from sbxtui.guest.files import GuestFiles
 
 
 class Guests:

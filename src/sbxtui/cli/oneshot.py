@@ -1,0 +1,33 @@
+"""`run`: a sandbox for one command."""
+
+from __future__ import annotations
+
+from sbxtui.cli.call import Call
+from sbxtui.cli.commands import command_of, finish, stdin_of, writer_of
+from sbxtui.cli.lifecycle import options_of
+from sbxtui.cli.recovery import recover
+from sbxtui.core.errors import UsageError
+from sbxtui.services.runnerctl import start_runner
+
+
+async def run(call: Call) -> int:
+    """Make a sandbox for one command, and remove it."""
+    args = call.args
+    command = command_of(call)
+    if args.image_arn:
+        if args.image:
+            raise UsageError("the image was named twice", hint="leave out --image or the ARN in front of --")
+        args.image = args.image_arn
+    options = options_of(args, call)
+    await recover(call)
+    # If this process is killed, the runner ends the sandbox.
+    start_runner(call.settings.home)
+    result = await call.services.one_shots.run(
+        args.name,
+        options,
+        command,
+        stdin=stdin_of(call),
+        on_output=writer_of(call),
+        on_progress=call.out.progress,
+    )
+    return finish(call, result)
