@@ -15,6 +15,7 @@ SbxError                      1  failed
 ├── Unavailable               7  unreachable; retrying is safe
 │   ├── ControlUnavailable
 │   ├── GuestUnreachable
+│   │   └── ConnectionLost     255  while a command ran, which goes on
 │   ├── UntrustedEndpoint        its certificate does not hold; retrying cannot help
 │   ├── RuntimeUnavailable       no isolation runtime works on this machine
 │   └── TimedOut
@@ -154,6 +155,14 @@ class GuestUnreachable(Unavailable):
     """The guest did not answer before the deadline. Retrying is safe."""
 
     code = "guest_unreachable"
+
+
+class ConnectionLost(GuestUnreachable):
+    """The way to a running command was lost and did not come back; `details["job"]` is its id. It goes on."""
+
+    code = "connection_lost"
+    exit_code = 255
+    retryable = False
 
 
 class UntrustedEndpoint(Unavailable):

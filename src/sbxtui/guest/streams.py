@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from sbxguest import wire
-from sbxtui.core.errors import GuestUnreachable
+from sbxtui.core.errors import ConnectionLost, GuestUnreachable
 from sbxtui.guest.faults import translated
 from sbxtui.guest.transport import RETRYABLE, Backoff, Transport, json_body
 
@@ -128,9 +128,9 @@ class LogReader:
         reason = getattr(failure, "message", "the stream ended early")
         if not self.is_started:
             return GuestUnreachable(f"the command was not started: {reason}", hint="retrying is safe")
-        lost = GuestUnreachable(
+        lost = ConnectionLost(
             f"lost the connection to job `{self._job_id}`, which goes on: {reason}",
-            hint=f"its output is kept: `sbx output NAME {self._job_id}`",
+            hint="before running the command again, make sure that twice does no harm",
             details={"job": self._job_id, "cursor": self.cursor},
         )
         lost.__cause__ = failure

@@ -1,1 +1,4 @@
-"""A server that speaks the control plane's API on this machine. Started as a process, imported by nobody."""
+"""A server that speaks the control plane's API on this machine.
+
+Stands apart: started as a process, imported by nobody.
+"""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from sbxtui.core.errors import Conflict, GuestUnreachable, SandboxNotFound, SbxError
+from sbxtui.core.errors import Conflict, ConnectionLost, GuestUnreachable, SandboxNotFound, SbxError
 from sbxtui.core.model import Context, Registration, SandboxRecord, SandboxState
 from sbxtui.guest.client import GuestClient
 from sbxtui.services.planes import ControlPlanes
@@ -55,6 +55,8 @@ class Guests:
 
     async def explain(self, registration: Registration, failure: SbxError) -> SbxError:
         """Why a guest did not answer, as its control plane knows it; `failure` itself when that cannot say more."""
+        if isinstance(failure, ConnectionLost):
+            return failure
         try:
             plane = await self._planes.open(self._context)
             record = await plane.get(registration.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Context, EndpointToken, SandboxId
@@ -12,9 +12,14 @@ from sbxtui.identity import own_identity
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.settings import Settings
 from sbxtui.store.db import Store
+from sbxtui.store.leases import Leases
 from sbxtui.store.tokens import Tokens, get_or_mint
 
 log = logging.getLogger(__name__)
+
+# How long one process may take to renew before another tries.
+_RENEW_LIFE = timedelta(seconds=30)
+_RENEW = "renew"
 
 
 class TokenService:
@@ -26,6 +31,7 @@ class TokenService:
         self._context = context
         self._planes = planes
         self._tokens = Tokens(store)
+        self._leases = Leases(store)
 
     def source(self, sandbox_id: SandboxId) -> SandboxTokens:
         """A source of tokens for one sandbox, for as long as a client lives."""
@@ -54,13 +60,19 @@ class TokenService:
         return await self._mint(refused.sandbox_id)
 
     async def _renew(self, shared: EndpointToken) -> EndpointToken:
+        key, owner = f"{self._context.name}/{shared.sandbox_id}", str(own_identity())
+        expires_at = datetime.now(UTC) + _RENEW_LIFE
+        if not await asyncio.to_thread(self._leases.acquire, _RENEW, key, owner=owner, expires_at=expires_at):
+            return shared
         try:
             plane = await self._planes.open(self._context)
             token = await plane.mint_token(shared.sandbox_id, self._ports)
+            await asyncio.to_thread(self._tokens.put, self._context.name, token)
         except SbxError as exc:
             log.info("keeping the token of %s: %s", shared.sandbox_id, exc.message)
             return shared
-        await asyncio.to_thread(self._tokens.put, self._context.name, token)
+        finally:
+            await asyncio.to_thread(self._leases.release, _RENEW, key, owner=owner)
         return token
 
     async def _mint(self, sandbox_id: SandboxId) -> EndpointToken:
