@@ -20,6 +20,7 @@ async def test_below_120_columns_the_detail_is_under_the_list(tmp_path: Path, si
         above, below = driver.main.query_one("#fleet").region, driver.main.query_one("#detail").region
         assert (above.x, above.width) == (below.x, below.width) == (0, size[0])
         assert below.y == above.bottom
+        assert below.bottom == driver.main.query_one("#status").region.y
 
 
 @pytest.mark.parametrize("size", [(120, 30), (160, 48), (300, 100)])

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from sbxtui.core.errors import AccessDenied, ControlUnavailable, SbxError
 from sbxtui.core.model import SandboxState
 from sbxtui.tui.widgets.columns import GUTTER_WIDTH, fitted, layout
-from sbxtui.tui.words import LastSeen, error_text, freshness_text, shown_name, state_text, why_text
+from sbxtui.tui.words import LastSeen, counts_text, error_text, freshness_text, shown_name, state_text, why_text
 from tests.support.fake_services import sandbox
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -46,6 +46,17 @@ def test_an_unknown_state_says_what_it_was_and_when() -> None:
     seen = LastSeen(SandboxState.RUNNING, NOW - timedelta(seconds=40))
     assert why_text(sandbox("a", SandboxState.UNKNOWN), seen, NOW) == "was running 40s ago"
     assert why_text(sandbox("a", SandboxState.UNKNOWN), None, NOW) == "never seen by this dashboard"
+
+
+def test_counts_that_do_not_fit_are_counted_together() -> None:
+    state = SandboxState
+    kinds = (state.RUNNING, state.RUNNING, state.SUSPENDED, state.TERMINATED, state.UNKNOWN)
+    sandboxes = [sandbox(f"s{at}", kind) for at, kind in enumerate(kinds)]
+    assert counts_text(sandboxes) == "2 running  1 unknown  1 suspended  1 ended"
+    assert counts_text(sandboxes, 40) == "2 running  1 unknown  2 others"
+    assert counts_text(sandboxes, 20) == "2 running  3 others"
+    assert counts_text(sandboxes, 9) == "5 in all"
+    assert counts_text(sandboxes, 3) == ""
 
 
 def test_a_machine_without_a_name_is_never_shown_under_one() -> None:

@@ -116,10 +116,17 @@ def _retry_words(error: SbxError) -> str:
     return "retrying is safe." if error.retryable else "retrying alone will not help."
 
 
-def counts_text(sandboxes: Iterable[Sandbox]) -> str:
-    """How many are in which state: `2 running  1 suspended`."""
+def counts_text(sandboxes: Iterable[Sandbox], room: int = 1_000) -> str:
+    """How many are in which state: `2 running  1 suspended`; what does not fit `room` cells is counted as others."""
     counts = Counter(sandbox.state for sandbox in sandboxes)
-    return "  ".join(f"{counts[state]} {STATE_WORDS[state][1]}" for state in _COUNT_ORDER if counts[state])
+    states = [state for state in _COUNT_ORDER if counts[state]]
+    for shown in range(len(states), -1, -1):
+        parts = [f"{counts[state]} {STATE_WORDS[state][1]}" for state in states[:shown]]
+        if others := sum(counts[state] for state in states[shown:]):
+            parts.append(f"{others} others" if shown else f"{others} in all")
+        if len(text := "  ".join(parts)) <= room:
+            return text
+    return ""
 
 
 def names_text(names: Sequence[str], *, limit: int = 3) -> str:

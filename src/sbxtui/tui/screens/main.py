@@ -198,6 +198,9 @@ class MainScreen(Moving):
         if worker is not None:
             worker.cancel()
 
+    def on_resize(self) -> None:
+        self.query_one(Header).show(self.fleet, self.isolation)
+
     def on_app_focus(self) -> None:
         self._look_at(True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
+from rich.cells import cell_len
 from textual import events
 from textual.content import Content
 from textual.widgets import Static
@@ -38,14 +39,16 @@ class Header(Bar):
             self.say(Content.assemble((" sbx", "bold $sbx-key")))
             return
         place, tone = isolation_words(fleet.context, isolation)
+        name = context_words(fleet.context)
+        used = len(" sbx  ") + cell_len(name) + cell_len(place) + 2 * len("  ")
         self.say(
             Content.assemble(
                 (" sbx  ", "bold $sbx-key"),
-                (context_words(fleet.context), "bold"),
+                (name, "bold"),
                 ("  ", ""),
                 (place, f"$sbx-{tone}"),
                 ("  ", ""),
-                (counts_text(fleet.all), "$sbx-muted"),
+                (counts_text(fleet.all, max(0, self.size.width - used - 1)), "$sbx-muted"),
             )
         )
 
