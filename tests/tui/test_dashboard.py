@@ -6,8 +6,6 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from sbxtui.core.errors import ControlUnavailable, QuotaExceeded, StoreTooNew
 from sbxtui.core.model import SandboxState
 from sbxtui.tui.actions import ACTIONS
@@ -273,7 +271,6 @@ async def test_ctrl_c_never_ends_the_dashboard(tmp_path: Path) -> None:
         assert any("q quits" in words for words in driver.toasts())
 
 
-@pytest.mark.parametrize("dialog", ["n", "d", "question_mark", "colon", "i", "slash", "e"])
 async def test_a_sandbox_that_changes_state_elsewhere_changes_here(tmp_path: Path) -> None:
     cloud = three()
     async with dashboard(tmp_path, cloud) as driver:

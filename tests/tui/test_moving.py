@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sbxtui.core.model import SandboxState
 from sbxtui.tui.actions import ACTIONS
 from sbxtui.tui.screens.create import CreateScreen
@@ -127,6 +129,7 @@ async def test_a_key_in_the_footer_can_be_clicked(tmp_path: Path) -> None:
         await driver.until(lambda: isinstance(driver.app.screen, PageScreen))
 
 
+@pytest.mark.parametrize("dialog", ["n", "d", "question_mark", "colon", "i", "slash", "e"])
 async def test_escape_leads_from_everywhere_back_to_the_list(tmp_path: Path, dialog: str) -> None:
     async with dashboard(tmp_path, three()) as driver:
         await driver.press(dialog)

@@ -87,13 +87,37 @@ async def test_one_command_at_a_time_in_one_sandbox(tmp_path: Path) -> None:
 
 
 async def test_leaving_while_a_command_runs_asks(tmp_path: Path) -> None:
-    async with dashboard(tmp_path, cloud_that(until_cancelled)) as driver:
+    cloud = cloud_that(until_cancelled)
+    async with dashboard(tmp_path, cloud) as driver:
         await driver.press("e", "a", "enter")
         await driver.until(lambda: "started" in driver.text())
         await driver.press("escape", "q")
         assert isinstance(driver.app.screen, ConfirmScreen)
         await driver.press("y")
         await driver.until(lambda: driver.app.return_code == 0)
+        assert cloud.cancelled == ["a"]
+
+
+async def test_leaving_waits_until_the_command_was_ended_in_its_guest(tmp_path: Path) -> None:
+    ended: list[str] = []
+
+    async def run(line: str, on_output: OnOutput) -> int:
+        await on_output("out", b"started\n")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # Ending it is a call of its own, which must not be cut off in turn.
+            for _ in range(20):
+                await asyncio.sleep(0)
+            ended.append(line)
+        return 0
+
+    async with dashboard(tmp_path, cloud_that(run)) as driver:
+        await driver.press("e", "a", "enter")
+        await driver.until(lambda: "started" in driver.text())
+        driver.app.leave(129)
+        await driver.until(lambda: driver.app.return_code == 129)
+        assert ended == ["a"]
 
 
 async def test_an_unreachable_guest_is_an_end_with_a_reason(tmp_path: Path) -> None:

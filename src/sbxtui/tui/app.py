@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from rich.segment import Segments
 from rich.text import Text
+from textual import on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.worker import WorkerError
 
 from sbxtui.core.text import harmless_line
 from sbxtui.settings import Settings
 from sbxtui.tui.actions import ACTIONS
 from sbxtui.tui.crash import write_crash_report
+from sbxtui.tui.messages import LeaveAsked, WorkFailed
 from sbxtui.tui.opening import FIRST_FRAME_WAIT_S, FirstLook
+from sbxtui.tui.operations import BUSY_GROUPS
 from sbxtui.tui.screens.main import MainScreen
 from sbxtui.tui.themes import DEFAULT_THEME, MONO_THEME, THEMES
 from sbxtui.wiring import Services
@@ -25,6 +30,8 @@ from sbxtui.wiring import Services
 _HANGUP_EXIT_CODE = 128 + signal.SIGHUP
 # Opening the palette from itself, and leaving it, are no commands.
 _NOT_IN_PALETTE = frozenset({"palette", "back"})
+# Ending a command takes up to 5 s; a launch that cannot be taken back by then is replayed by the next sbx.
+_LEAVE_DEADLINE_S = 8.0
 _TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
 
 
@@ -87,13 +94,33 @@ class Dashboard(App[None]):
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
         for number, code in ((signal.SIGHUP, _HANGUP_EXIT_CODE), (signal.SIGTERM, _TERMINATED_EXIT_CODE)):
-            loop.add_signal_handler(number, self.exit, None, code)
+            loop.add_signal_handler(number, self.leave, code)
 
     def action_hint_quit(self) -> None:
         self.notify("q quits", markup=False)
 
-    def report_crash(self, error: BaseException) -> None:
+    @work(exclusive=True, group="leave", exit_on_error=False)
+    async def leave(self, code: int) -> None:
+        """End with `code`, after what would be cut off ended in order: a command in its guest, a launch taken back."""
+        busy = [worker for worker in self.workers if worker.group in BUSY_GROUPS and not worker.is_finished]
+        for worker in busy:
+            worker.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_DEADLINE_S):
+                for worker in busy:
+                    with contextlib.suppress(WorkerError):
+                        await worker.wait()
+        self.exit(None, code)
+
+    @on(LeaveAsked)
+    def leave_asked(self) -> None:
+        """Leave on purpose."""
+        self.leave(0)
+
+    @on(WorkFailed)
+    def work_failed(self, message: WorkFailed) -> None:
         """Keep a report of a worker's failure and say where; the dashboard goes on."""
+        error = message.error
         file = write_crash_report(self.settings.home, error)
         where = f"report: {file}" if file else "no report could be written"
         words = f"something failed inside sbx ({type(error).__name__}); {where}"

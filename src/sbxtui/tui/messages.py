@@ -98,10 +98,13 @@ class OutputArrived(Message):
         return isinstance(message, OutputArrived) and message.transcript is self.transcript and message.error is None
 
 
-class Failed(Message):
-    """Something failed that no row can show."""
+class WorkFailed(Message):
+    """Background work failed as no service promises."""
 
-    def __init__(self, doing: str, error: SbxError) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__()
-        self.doing = doing
         self.error = error
+
+
+class LeaveAsked(Message):
+    """The person wants to leave, and was asked if anything would be cut off."""

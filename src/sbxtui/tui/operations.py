@@ -21,6 +21,8 @@ from sbxtui.tui.widgets.transcript import Transcript
 from sbxtui.tui.words import shown_name
 from sbxtui.wiring import Services
 
+# Workers of these groups leave something half done when they are cut off.
+BUSY_GROUPS = frozenset({"create", "change", "run"})
 # A flood gets a third of the time: after this much work, reading rests for twice as long, and keys and painting run.
 _WORK_S = 0.008
 _RESTS_PER_WORK = 2

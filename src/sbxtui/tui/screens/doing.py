@@ -13,6 +13,7 @@ from sbxtui.core.text import harmless_line, iso
 from sbxtui.tui import clock
 from sbxtui.tui.actions import help_text
 from sbxtui.tui.fleet import Fleet, untracked_ids
+from sbxtui.tui.messages import LeaveAsked
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.operations import Operations, can_resume, can_suspend
 from sbxtui.tui.screens.confirm import ConfirmScreen
@@ -129,12 +130,13 @@ class Doing(Operations):
         """Leave; asks when something would be cut off."""
         works = self.busy_words()
         if not works:
-            self.app.exit(return_code=0)
+            self.post_message(LeaveAsked())
             return
 
         def answered(is_yes: bool | None) -> None:
             if is_yes:
-                self.app.exit(return_code=0)
+                self.tell("stopping what still runs …")
+                self.post_message(LeaveAsked())
 
         loss = "Leaving stops these: a launch is taken back, a running command ends."
         self.app.push_screen(ConfirmScreen("Quit now?", works[:3], loss, "quit"), answered)

@@ -150,7 +150,7 @@ class MainScreen(Moving):
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A worker that failed as no service promises: keep a report, tell, and go on."""
         if event.state is WorkerState.ERROR and event.worker.error is not None:
-            self.app.report_crash(event.worker.error)  # type: ignore[attr-defined]  # only the dashboard has this screen
+            self.post_message(messages.WorkFailed(event.worker.error))
 
     # What widgets tell.
 
