@@ -82,8 +82,7 @@ async def run_command(
             if task is tasks[0] or (task.done() and task.exception() is not None):
                 await task
     except asyncio.CancelledError:
-        if request.ends_with_caller:
-            await _end(transport, body["id"], boot_id)
+        await _end(transport, body["id"], boot_id)
         raise
     finally:
         for task in tasks:

@@ -45,7 +45,7 @@ class Jobs:
             command: What.
             stdin: Bytes for its standard input; None gives it an empty one.
             on_output: Called with ("out" or "err", bytes) as output arrives; then the result carries none.
-            ends_with_caller: Cancelling this call, or losing this process, ends the command; else it goes on.
+            ends_with_caller: Losing this process ends the command too; else it goes on. Cancelling ends it always.
 
         Raises:
             GuestUnreachable: The guest cannot be reached. Conflict: The sandbox is suspended.
