@@ -174,7 +174,7 @@ class GuestClient:
             user: Name or number; empty is the image's job user.
             actor: Who asks, for listings.
             job_id: An id for it, so that others can find and signal it; empty makes one up.
-            ends_with_caller: End it too when its host is gone for 30 s; else it goes on then. Cancelling ends it always.
+            ends_with_caller: End it when its host is gone for 30 s, too. Cancelling always ends it.
             on_output: Called with ("out" or "err", bytes) as output arrives; then the result carries none.
 
         Returns:
