@@ -22,6 +22,8 @@ from sbxtui.core.text import harmless_line
 Answer = Mapping[str, Any]
 
 _TOKEN_HEADER = "x-aws-proxy-auth"
+# The API must name a maximum; a local sandbox without one gets a number no life reaches.
+_NO_CAP_S = 366 * 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -57,6 +59,11 @@ def port_specifications(ports: Sequence[int], hook_port: int) -> list[dict[str, 
     return [{"range": {"startPort": low, "endPort": high}} for low, high in ranges if low <= high]
 
 
+def _max_duration_s(answer: Answer) -> int:
+    seconds = int(answer.get("maximumDurationInSeconds") or 0)
+    return 0 if seconds > _NO_CAP_S else seconds
+
+
 def sandbox_record(answer: Answer) -> SandboxRecord:
     """What RunMicrovm and GetMicrovm answer."""
     idle = answer.get("idlePolicy")
@@ -67,7 +74,7 @@ def sandbox_record(answer: Answer) -> SandboxRecord:
         image_arn=_text(answer, "imageArn"),
         image_version=_text(answer, "imageVersion"),
         started_at=_instant(answer, "startedAt") or _EPOCH,
-        max_duration_s=int(answer.get("maximumDurationInSeconds") or 0),
+        max_duration_s=_max_duration_s(answer),
         terminated_at=_instant(answer, "terminatedAt"),
         state_reason=_text(answer, "stateReason"),
         execution_role_arn=_text(answer, "executionRoleArn"),

@@ -92,7 +92,10 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class SandboxRecord:
-    """What GetMicrovm says of one sandbox. `endpoint` is a host, maybe with a port, never a scheme."""
+    """What GetMicrovm says of one sandbox.
+
+    `endpoint` is a host, maybe with a port, never a scheme. `max_duration_s` is 0 for a life without a cap.
+    """
 
     id: SandboxId
     state: SandboxState

@@ -21,8 +21,6 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
 _CHANGE_DEADLINE_S = 60.0
-# The API must name a maximum; a local sandbox without one gets a number no life reaches.
-_LONGEST_CAP_S = 366 * 86_400
 
 
 class Goal(StrEnum):
@@ -245,7 +243,7 @@ def suspended_words(record: SandboxRecord | None, now: datetime) -> str:
     ends = []
     if record.idle:
         ends.append(now + timedelta(seconds=record.idle.suspended_s))
-    if record.max_duration_s and record.max_duration_s <= _LONGEST_CAP_S:
+    if record.max_duration_s:
         ends.append(record.started_at + timedelta(seconds=record.max_duration_s))
     if not ends:
         return "suspended; kept until it is removed"
