@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.localcloud.endpoint import Endpoint, run_sandbox
 from tests.support.local_cloud import LocalCloud, local_cloud
 
 
@@ -17,7 +17,13 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud]:
         yield started
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A folder for a cloud of one test."""
-    return tmp_path
+@pytest.fixture(scope="module")
+def endpoint(cloud: LocalCloud) -> Endpoint:
+    """A running sandbox of the module's cloud."""
+    return run_sandbox(cloud)
+
+
+@pytest.fixture(scope="module")
+def other_sandbox(cloud: LocalCloud) -> Endpoint:
+    """Another one."""
+    return run_sandbox(cloud)

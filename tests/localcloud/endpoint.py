@@ -102,6 +102,14 @@ async def guest_server(serve: Serve) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
+async def answer_ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A guest that answers every request with `OK`."""
+    while True:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+        await writer.drain()
+
+
 def run_sandbox(cloud: LocalCloud, **params: Any) -> Endpoint:
     """Launch a sandbox and wait until it runs."""
     client = cloud.client()
