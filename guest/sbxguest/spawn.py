@@ -8,6 +8,9 @@ import os
 import subprocess
 from typing import Any
 
+# Linux's limit of one argument or one line of the environment, with its NUL.
+_STRING_BYTES_MAX = 128 * 1024
+
 
 class SpawnFailed(Exception):
     """The program was not started. `stage` says what was wrong: `program`, `cwd`, `argv` or `spawn`."""
@@ -75,6 +78,7 @@ def start(spec: Spec, stdin: int, stdout: int, stderr: int) -> int:
         SpawnFailed: It was not started; nothing is left of the attempt.
     """
     _check_cwd(spec)
+    _check_lengths(spec)
     try:
         process = subprocess.Popen(
             spec.argv,
@@ -89,7 +93,7 @@ def start(spec: Spec, stdin: int, stdout: int, stderr: int) -> int:
             extra_groups=spec.groups,
         )
     except OSError as exc:
-        raise SpawnFailed(_stage_of(exc, spec), exc.errno or errno.EIO) from exc
+        raise SpawnFailed(_stage_of(exc, spec), _reason_of(exc, spec)) from exc
     except subprocess.SubprocessError as exc:
         raise SpawnFailed("spawn", errno.EPERM) from exc
     # The one reaper is the caller's loop: with a return code set, Popen never waits by itself.
@@ -104,6 +108,23 @@ def _check_cwd(spec: Spec) -> None:
             raise SpawnFailed("cwd", errno.ENOTDIR)
     except OSError as exc:
         raise SpawnFailed("cwd", exc.errno or errno.EIO) from exc
+
+
+def _check_lengths(spec: Spec) -> None:
+    # Said here, because exec's own answer may be hidden behind what an earlier folder of PATH answered.
+    strings = (*spec.argv, *(key + b"=" + value for key, value in spec.env.items()))
+    if any(len(text) >= _STRING_BYTES_MAX for text in strings):
+        raise SpawnFailed("argv", errno.E2BIG)
+
+
+def _reason_of(exc: OSError, spec: Spec) -> int:
+    """The error, but a folder of PATH that may not be searched does not hide that the program is nowhere."""
+    name = spec.argv[0]
+    if exc.errno == errno.EACCES and b"/" not in name:
+        folders = spec.env.get(b"PATH", b"").split(b":")
+        if not any(os.path.exists(os.path.join(folder, name)) for folder in folders):  # noqa: PTH110, PTH118 - as above
+            return errno.ENOENT
+    return exc.errno or errno.EIO
 
 
 def _stage_of(exc: OSError, spec: Spec) -> str:

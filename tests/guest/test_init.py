@@ -8,14 +8,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from sbxtui.guest.client import GuestClient
-from tests.support.guest_process import GuestProcess, children_of, running_guest
+from tests.support.guest_process import GuestProcess, children_of, init_command, running_guest
 
 LIMIT_S = 30
 
@@ -111,7 +110,7 @@ async def test_a_taken_port_is_said_in_words(tmp_path: Path) -> None:
         env = {"AGENTD_PORT": str(taken.getsockname()[1]), "AGENTD_BIND": "127.0.0.1"}
         done = await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "-I", "-m", "sbxguest.init"],
+            init_command(),
             env=env,
             capture_output=True,
             timeout=10,

@@ -59,11 +59,11 @@ class GuestProcess:
                 await asyncio.sleep(0.02)
 
 
-def _path_setup(python: str) -> str:
-    if python == sys.executable:
-        return ""
+def init_command(python: str = sys.executable) -> list[str]:
+    """The command line of a guest with the packages of this interpreter, whatever `python` has of its own."""
     folders = [str(Path(sbxguest.__file__).parent.parent), *(path for path in sys.path if "site-packages" in path)]
-    return f"import sys; sys.path[:0] = {folders!r}; "
+    setup = f"import sys; sys.path[:0] = {folders!r}; from sbxguest.init import main; main()"
+    return [python, "-I", "-c", setup]
 
 
 def python_for_everyone() -> str | None:
@@ -125,7 +125,7 @@ async def running_guest(
     }
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            [*prefix, python, "-I", "-c", f"{_path_setup(python)}from sbxguest.init import main; main()"],
+            [*prefix, *init_command(python)],
             env=guest_env,
             cwd=folder,
             stdin=subprocess.DEVNULL,
