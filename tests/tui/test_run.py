@@ -116,6 +116,8 @@ async def test_leaving_waits_until_the_command_was_ended_in_its_guest(tmp_path: 
         await driver.press("e", "a", "enter")
         await driver.until(lambda: "started" in driver.text())
         driver.app.leave(129)
+        await driver.pilot.pause()
+        driver.app.leave(1)
         await driver.until(lambda: driver.app.return_code == 129)
         assert ended == ["a"]
 

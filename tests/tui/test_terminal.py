@@ -13,11 +13,12 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fcntl import ioctl
 from pathlib import Path
 
+from sbxtui.tui.terminal import LosableFile
 from tests.architecture.source import ROOT
 
 DEADLINE_S = 60.0
@@ -114,7 +115,7 @@ def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:
         os.dup2(null, term.slave)
         os.dup2(null, term.master)
         os.close(null)
-        term.process.wait(DEADLINE_S)
+        assert term.process.wait(DEADLINE_S) == 128 + signal.SIGHUP
 
 
 def test_what_a_sandbox_says_reaches_the_terminal_as_text_only(tmp_path: Path) -> None:
@@ -138,3 +139,15 @@ def test_keys_that_arrive_in_one_burst_go_where_each_belongs(tmp_path: Path) -> 
         term.send("\x1b")
         term.read_until(b"1 Overview")
         assert term.process.poll() is None
+
+
+def test_what_is_drawn_after_the_terminal_went_away_is_dropped_and_told_once() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    told: list[str] = []
+    with suppress(BrokenPipeError), os.fdopen(writer, "w", buffering=1) as pipe:
+        file = LosableFile(pipe, lambda: told.append("lost"))
+        for _ in range(3):
+            file.write("drawn\n")
+            file.flush()
+    assert told == ["lost"]

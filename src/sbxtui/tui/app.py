@@ -24,6 +24,7 @@ from sbxtui.tui.messages import LeaveAsked, WorkFailed
 from sbxtui.tui.opening import FIRST_FRAME_WAIT_S, FirstLook
 from sbxtui.tui.operations import BUSY_GROUPS
 from sbxtui.tui.screens.main import MainScreen
+from sbxtui.tui.terminal import TerminalDriver
 from sbxtui.tui.themes import DEFAULT_THEME, MONO_THEME, THEMES
 from sbxtui.wiring import Services
 
@@ -66,9 +67,10 @@ class Dashboard(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "hint_quit", show=False, system=True)]
 
     def __init__(self, settings: Settings, look: FirstLook) -> None:
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver)
         self.settings = settings
         self.look = look
+        self._is_leaving = False
         self.animation_level = "none"
         for theme in THEMES:
             self.register_theme(theme)
@@ -99,9 +101,17 @@ class Dashboard(App[None]):
     def action_hint_quit(self) -> None:
         self.notify("q quits", markup=False)
 
-    @work(exclusive=True, group="leave", exit_on_error=False)
-    async def leave(self, code: int) -> None:
-        """End with `code`, after what would be cut off ended in order: a command in its guest, a launch taken back."""
+    def leave(self, code: int) -> None:
+        """End with `code`, after what would be cut off ended in order: a command in its guest, a launch taken back.
+
+        Only the first call counts: cancelling twice would cut off the ending itself.
+        """
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._leave(code)
+
+    @work(group="leave", exit_on_error=False)
+    async def _leave(self, code: int) -> None:
         busy = [worker for worker in self.workers if worker.group in BUSY_GROUPS and not worker.is_finished]
         for worker in busy:
             worker.cancel()
@@ -111,6 +121,10 @@ class Dashboard(App[None]):
                     with contextlib.suppress(WorkerError):
                         await worker.wait()
         self.exit(None, code)
+
+    def terminal_lost(self) -> None:
+        """Leave as after a hang-up: nobody can see or type anything any more."""
+        self.leave(_HANGUP_EXIT_CODE)
 
     @on(LeaveAsked)
     def leave_asked(self) -> None:
