@@ -1,4 +1,4 @@
-"""The dashboard as a program on its own terminal, over a cloud in memory: `python -m tests.tui.terminal_app HOME`."""
+"""The dashboard as a program on a terminal, over a cloud in memory: `python -m tests.tui.terminal_app HOME [defect]`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sbxtui.settings import Settings
 from sbxtui.tui.app import run_dashboard
+from sbxtui.tui.fleet import Fleet
 from tests.support.fake_services import FakeCloud, OnOutput, home_at, sandbox, services_for
 
 HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b]0;pwned\x07\x1b[2J\x9b2J\u202e"
@@ -21,13 +22,20 @@ async def _run(line: str, on_output: OnOutput) -> int:
     return 0
 
 
-def main(home: str) -> int:
+def _defect(fleet: Fleet) -> None:
+    password = "hunter2"
+    raise RuntimeError(f"a defect, met with a password of {len(password)} letters")
+
+
+def main(home: str, *options: str) -> int:
     """Run on standard input's terminal, which becomes the controlling one, so that its end is a hang-up."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    if "defect" in options:
+        Fleet.sort_next = _defect  # type: ignore[method-assign,assignment]  # the `s` key then meets a defect
     cloud = FakeCloud(sandboxes=[sandbox(f"api{HOSTILE}"), sandbox("web")], run=_run)
     root = Path(home)
     return run_dashboard(Settings(home=home_at(root)), services_for(root, cloud))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1]))
+    raise SystemExit(main(*sys.argv[1:]))

@@ -71,14 +71,14 @@ class Terminal:
 
 
 @contextmanager
-def terminal(home: Path) -> Iterator[Terminal]:
+def terminal(home: Path, *options: str) -> Iterator[Terminal]:
     """The dashboard with its first live rows on screen; ended afterwards if it still runs."""
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     before = termios.tcgetattr(slave)
     env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
     env.pop("NO_COLOR", None)
-    command = [sys.executable, "-m", "tests.tui.terminal_app", str(home)]
+    command = [sys.executable, "-m", "tests.tui.terminal_app", str(home), *options]
     process = subprocess.Popen(
         command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, cwd=ROOT, env=env
     )
@@ -139,6 +139,17 @@ def test_keys_that_arrive_in_one_burst_go_where_each_belongs(tmp_path: Path) -> 
         term.send("\x1b")
         term.read_until(b"1 Overview")
         assert term.process.poll() is None
+
+
+def test_a_defect_ends_it_with_a_report_and_shows_no_values(tmp_path: Path) -> None:
+    with terminal(tmp_path, "defect") as term:
+        term.send("s")
+        assert term.wait() == 1
+        assert term.is_restored()
+        shown = bytes(term.written[term.written.rfind(_LEAVE_ALTERNATE_SCREEN) :]).decode()
+    [report] = (tmp_path / "logs").glob("crash-*.txt")
+    assert "the dashboard crashed (RuntimeError)" in shown and report.name in shown.replace("\r\n", "")
+    assert "hunter2" not in shown and "hunter2" not in report.read_text()
 
 
 def test_what_is_drawn_after_the_terminal_went_away_is_dropped_and_told_once() -> None:

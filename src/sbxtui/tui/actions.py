@@ -35,7 +35,7 @@ ACTIONS: tuple[Action, ...] = (
         "p",
         "pause",
         "sbx stop NAME / sbx start NAME",
-        consequence="Suspends or resumes; nothing is lost.",
+        consequence="Suspends or resumes; memory and disk stay.",
         rank=5,
     ),
     Action(
@@ -114,10 +114,15 @@ def help_text() -> str:
                 lines.append(f"  {'':<9} {'':<14} {action.cli}")
         lines.append("")
     lines += [
-        "List        j k arrows · g G first, last · PgUp PgDn · enter opens the detail · click a column head to sort",
-        "Run         type a line, enter runs it · ctrl+c stops it · up, down: lines before · esc leaves the line",
-        "Output      j k arrows PgUp PgDn scroll and pause · G follows again · h l sideways · y copies what is shown",
-        "Mouse       works everywhere; hold shift to select text with your terminal.",
+        "In the list",
+        "  j k g G PgUp PgDn move · enter opens the detail · click a head to sort",
+        "On the run line",
+        "  enter runs it · ctrl+c stops it · up and down: earlier lines",
+        "In the output",
+        "  j k g PgUp PgDn scroll and pause · G follows again · h l go sideways",
+        "  y copies what is on screen",
+        "With the mouse",
+        "  everything works; hold shift to select text as your terminal does",
     ]
     return "\n".join(lines)
 
