@@ -52,6 +52,7 @@ HOGS = (
     Hog("fork bomb", "pids", FORK_BOMB),
     Hog("fork bomb of sessions", "pids", FORK_BOMB_OF_SESSIONS),
     Hog("many files", "disk", f"for i in $(seq {2 * DISK_MIB // 8}); do head -c 8M /dev/zero > f$i; done; sleep 20"),
+    Hog("the control folder", "disk", "head -c 40M /dev/zero > /run/sbx/hog; sleep 20"),
     Hog("files without a name", "disk", f"python3 -c '{NAMELESS_FILES}'"),
 )
 
@@ -89,6 +90,18 @@ async def test_a_hog_is_killed_and_the_sandbox_answers_again(hog: Hog, limited: 
         hogging.cancel()
     assert {kill.limit for kill in status.kills} == {hog.limit}
     assert status.kills[0].used >= status.kills[0].allowed
+
+
+async def test_a_flood_of_empty_files_is_stopped_as_well(limited: Place) -> None:
+    async with running(limited.spec(disk_mib=4)) as sandbox:
+        flood = asyncio.create_task(sandbox.run("for d in $(seq 64); do mkdir $d; touch $d/f{1..1000}; done; sleep 60"))
+        async with asyncio.timeout(60):
+            while not (status := await sandbox.keeper.status()).kills:
+                await asyncio.sleep(0.05)
+        async with asyncio.timeout(ANSWERS_AGAIN_S):
+            assert (await _answers(sandbox)).out == "ok\n"
+        flood.cancel()
+    assert status.kills[0].limit == "disk"
 
 
 async def test_a_tmpfs_is_full_at_its_size_and_the_guest_lives_on(limited: Place) -> None:

@@ -26,7 +26,15 @@ from sbxtui.core.text import iso
 from sbxtui.localcloud.cgroups import Cgroup, folder_of
 from sbxtui.localcloud.keeper_control import Client, Control
 from sbxtui.localcloud.keeper_log import GuestLog
-from sbxtui.localcloud.keeper_place import DroppedUid, hold_tree, lock_keeper, make_folders, remove_remains, take_uid
+from sbxtui.localcloud.keeper_place import (
+    GUEST_FOLDERS,
+    DroppedUid,
+    hold_tree,
+    lock_keeper,
+    make_folders,
+    remove_remains,
+    take_uid,
+)
 from sbxtui.localcloud.keeper_processes import descendants, send_signal, stop_all
 from sbxtui.localcloud.keeper_start import guest_answers, guest_env, limit_words, network_ports
 from sbxtui.localcloud.limits import Limits
@@ -119,7 +127,8 @@ class Keeper:
             limits=self._limits,
             cgroup=self._cgroup,
             tmpfs_dirs=started.tmpfs_dirs,
-            disk_dirs=tuple(spec.sandbox_dir / name for name in ("work", "home", "tmp")),
+            disk_dirs=tuple(spec.sandbox_dir / name for name in GUEST_FOLDERS),
+            control_dir=spec.control_dir,
         )
         self._watchdog = Watchdog(watched, kill_sandbox=self._kill_for_limit)
         self._bridge_deadline = time.monotonic() + _BRIDGE_TIMEOUT_S

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from sbxtui.core.text import harmless_line, iso
 from sbxtui.localcloud.cgroups import Cgroup
+from sbxtui.localcloud.keeper_place import remove_trees
 from sbxtui.localcloud.keeper_processes import (
     Process,
     descendants,
@@ -39,8 +40,11 @@ _KILLS_KEPT = 64
 _PIDS_TICKS = 3
 _JOB_OOM_SCORE = 500
 _SCAN_EVERY_S = 30.0
+# An empty file takes no block, but a file system has an end of files too.
+_INODE_BYTES = 1024
+_CONTROL_BYTES = 1 << 20
 # Scans of the disk may take this share of the time.
-_SCAN_SHARE = 0.1
+_SCAN_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class Watched:
     """The sandbox as the watchdog needs it. `root` is the keeper's child, `boot` the guest's first process.
 
     `tmpfs_dirs` are the sandbox's tmpfs mounts as the host reaches them, `disk_dirs` what counts as its disk.
+    `control_dir` is writable inside as well and holds the bridge's socket, nothing else.
     """
 
     root: int
@@ -56,6 +61,7 @@ class Watched:
     cgroup: Cgroup
     tmpfs_dirs: tuple[str, ...]
     disk_dirs: tuple[Path, ...]
+    control_dir: Path
 
 
 @dataclass(slots=True)
@@ -108,6 +114,7 @@ class Watchdog:
         self._watch_memory(processes, jobs)
         self._watch_pids(processes, jobs)
         self._watch_disk(processes, jobs)
+        self._watch_control_dir(jobs)
 
     def _processes(self) -> dict[int, Process]:
         return {pid: p for pid, p in descendants(self.watched.root).items() if p.is_alive}
@@ -210,13 +217,25 @@ class Watchdog:
         # What was written stays, so that somebody can save it; only going on writing is punished again.
         if self._disk.used <= self._disk.killed_at_used:
             return
-        writer = max(growth, key=lambda pid: growth[pid], default=None)
-        if writer is None or growth[writer] <= 0:
+        if not jobs:
             return
+        writer = max(growth, key=lambda pid: growth[pid])
+        # Making empty files is no writing the kernel tells of: then nobody is known, and all jobs are the writer.
+        is_known = growth[writer] > 0
         session = jobs[writer].session
-        self._kill_growing(lambda p: p.session == session)
+        self._kill_growing(lambda p: not is_known or p.session == session)
         self._disk.killed_at_used = self._disk.used
         self._record("disk", jobs[writer], self._disk.used, limit)
+
+    def _watch_control_dir(self, jobs: dict[int, Process]) -> None:
+        used = tree_bytes(self.watched.control_dir)
+        if used <= _CONTROL_BYTES:
+            return
+        # Who wrote there is not told (it may be a tmpfs), and nobody has any business to: all jobs go, and their files.
+        self._kill_growing(lambda _: True)
+        with contextlib.suppress(OSError):
+            remove_trees([path for path in self.watched.control_dir.iterdir() if path.name != "in.sock"])
+        self._record("disk", next(iter(jobs.values()), None), used, _CONTROL_BYTES)
 
     def _is_scan_due(self) -> bool:
         """Walking the tree costs; the free space of the file system tells for nothing whether something may have
@@ -254,7 +273,10 @@ class Watchdog:
 
 
 def tree_bytes(folder: Path) -> int:
-    """Bytes the files below a folder take on disk; links are not followed, a file with several names counts once."""
+    """Bytes the files below a folder take on disk, each at least `_INODE_BYTES`.
+
+    Links are not followed, and a file with several names counts once.
+    """
     total = 0
     seen: set[int] = set()
     waiting = [str(folder)]
@@ -267,7 +289,7 @@ def tree_bytes(folder: Path) -> int:
                         if info.st_ino in seen:
                             continue
                         seen.add(info.st_ino)
-                    total += info.st_blocks * 512
+                    total += max(info.st_blocks * 512, _INODE_BYTES)
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
     return total
@@ -297,4 +319,4 @@ def _tasks_by_session(jobs: dict[int, Process]) -> Counter[int]:
 
 def _free_bytes(folder: Path) -> int:
     info = os.statvfs(folder)
-    return info.f_bfree * info.f_frsize
+    return info.f_bfree * info.f_frsize + info.f_ffree * _INODE_BYTES
