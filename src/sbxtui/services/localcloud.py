@@ -15,6 +15,7 @@ from sbxtui.control.local import LocalCloud, find_local_cloud
 from sbxtui.core.errors import SbxError, TimedOut
 from sbxtui.core.model import Context
 from sbxtui.home import Home
+from sbxtui.identity import identity_of
 from sbxtui.store.registry import Registry
 
 _STOP_DEADLINE_S = 20.0
@@ -63,10 +64,12 @@ async def stop(home: Home) -> bool:
     cloud = find_local_cloud(home)
     if cloud is None:
         return False
+    # Its file goes before its sockets do: only the end of the process says that its ports are free.
+    process = identity_of(cloud.pid)
     os.kill(cloud.pid, signal.SIGTERM)
     try:
         async with asyncio.timeout(_STOP_DEADLINE_S):
-            while find_local_cloud(home) is not None:
+            while process.is_alive:
                 await asyncio.sleep(_POLL_S)
     except TimeoutError as exc:
         raise TimedOut(f"the local cloud (pid {cloud.pid}) does not end", hint=f"kill -9 {cloud.pid}") from exc

@@ -1,0 +1,127 @@
+"""Broken surroundings: each is a clear error by the contract, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.support.sbx import Sbx, sbx_home
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Sbx]:
+    """An `sbx` whose home a test may break."""
+    with sbx_home(tmp_path / "home") as one:
+        yield one
+
+
+def store_file(sbx: Sbx) -> Path:
+    """The store of a home."""
+    return sbx.home / "state" / "store.db"
+
+
+def test_a_runtime_that_is_not_here_is_named_with_a_remedy(own: Sbx) -> None:
+    result = Sbx(own.home, {"SBX_ISOLATION": "no-such-runtime"})("--json", "create", "x")
+    assert (result.code, result.stdout) == (7, b"")
+    assert "no-such-runtime" in result.error["message"]
+    assert own.ok("ls", "--json").json == []
+
+
+def test_no_isolation_is_never_chosen_by_itself_and_is_said_aloud(own: Sbx) -> None:
+    bare = Sbx(own.home, {"SBX_ISOLATION": "process"})
+    created = bare.ok("create", "bare", "-m", "512", "--json").json
+    assert "NOT isolated" in created["isolation"]
+    assert "NOT isolated" in bare.ok("local", "status", "--json").json["isolation"]
+    assert bare.ok("exec", "bare", "--", "echo", "works").out == "works"
+
+
+def test_a_store_of_a_newer_sbx_is_refused_and_left_alone(own: Sbx) -> None:
+    own.ok("context", "add", "kept", "--region", "us-east-1")
+    with closing(sqlite3.connect(store_file(own))) as database, database:
+        [version] = database.execute("PRAGMA user_version").fetchone()
+        database.execute("PRAGMA user_version = 999")
+        database.execute("UPDATE meta SET value = '999' WHERE key = 'min_reader'")
+    result = own("--json", "ls")
+    assert (result.code, result.error["code"]) == (1, "store_too_new")
+    with closing(sqlite3.connect(store_file(own))) as database, database:
+        database.execute(f"PRAGMA user_version = {version}")
+        database.execute("UPDATE meta SET value = '1' WHERE key = 'min_reader'")
+    assert "kept" in {row["name"] for row in own.ok("context", "ls", "--json").json}
+
+
+def test_a_damaged_store_is_kept_aside_and_its_sandboxes_can_be_adopted(own: Sbx) -> None:
+    sandbox_id = own.ok("create", "precious", "-m", "512", "--json").json["id"]
+    for file in store_file(own).parent.glob("store.db*"):
+        if file.name != "store.db":
+            file.unlink()
+    store_file(own).write_bytes(b"not a database at all, whatever it was before" * 100)
+    listed = own.ok("ls", "--json")
+    assert "kept" in listed.err
+    assert [(row["id"], row["tracked"]) for row in listed.json] == [(sandbox_id, False)]
+    assert own.ok("adopt", sandbox_id).out == "precious"
+    assert own.ok("exec", "precious", "--", "echo", "back").out == "back"
+
+
+def test_a_token_the_endpoint_refuses_is_replaced_by_itself(own: Sbx) -> None:
+    own.ok("create", "app", "-m", "512")
+    with closing(sqlite3.connect(store_file(own))) as database, database:
+        assert database.execute("UPDATE tokens SET value = 'stale'").rowcount == 1
+    assert own.ok("exec", "app", "--", "echo", "fresh token").out == "fresh token"
+
+
+def test_taken_ports_are_told_or_avoided_and_every_sandbox_comes_back(own: Sbx) -> None:
+    endpoint = own.ok("create", "app", "-m", "512", "--json").json["endpoint"]
+    api_port = int(own.ok("local", "status", "--json").json["endpoint_url"].rpartition(":")[2])
+    own.ok("local", "stop")
+    with closing(socket.create_server(("127.0.0.1", api_port))):
+        assert own.ok("local", "env", "--json").json["AWS_ENDPOINT_URL_STS"] != f"http://127.0.0.1:{api_port}"
+        assert own.ok("exec", "app", "--", "echo", "reached").out == "reached"
+    own.ok("local", "stop")
+    with closing(socket.create_server(("127.0.0.1", int(endpoint.rpartition(":")[2])))):
+        assert own.ok("ls", "--json").json[0]["name"] == "app"
+    own.ok("local", "stop")
+    assert own.ok("exec", "app", "--", "echo", "again").out == "again"
+
+
+@pytest.mark.root
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "small"
+    home.mkdir()
+    # In a mount namespace of its own the small disk goes away with the process, whatever happens.
+    script = f"""
+        set -e
+        mount -t tmpfs -o size=600k none {home}
+        sbx() {{ python -m sbxtui "$@"; }}
+        sbx context add spare --region us-east-1 >/dev/null
+        dd if=/dev/zero of={home}/filler bs=1k 2>/dev/null || true
+        set +e
+        sbx --json context add other --region us-east-1; echo "code $?"
+        rm {home}/filler
+        sbx --json context ls
+    """
+    python = Path(sys.executable).parent
+    env = {**Sbx(home).environment(), "PATH": f"{python}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-c", script], env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "code 1" in done.stdout, done.stderr
+    assert "disk" in done.stderr or "full" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert '"spare"' in done.stdout
+
+
+def test_two_people_at_once_share_one_cloud_and_one_gets_the_name(own: Sbx) -> None:
+    rivals = [own.spawn("--json", "create", "same", "-m", "512") for _ in range(3)]
+    codes = sorted(rival.wait(60) for rival in rivals)
+    for rival in rivals:
+        rival.communicate()
+    assert codes == [0, 5, 5]
+    assert [row["name"] for row in own.ok("ls", "--json").json] == ["same"]
