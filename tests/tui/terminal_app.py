@@ -1,4 +1,4 @@
-"""The dashboard as a program on a terminal, over a cloud in memory: `python -m tests.tui.terminal_app HOME [defect]`."""
+"""The dashboard on a terminal, over a cloud in memory: `python -m tests.tui.terminal_app HOME [defect]`."""
 
 from __future__ import annotations
 
