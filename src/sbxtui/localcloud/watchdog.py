@@ -39,12 +39,13 @@ _KILLS_KEPT = 64
 # Ticks a full task table is tolerated before its biggest job goes: a burst that ends by itself harms nobody.
 _PIDS_TICKS = 3
 _JOB_OOM_SCORE = 500
-_SCAN_EVERY_S = 30.0
+_SCAN_EVERY_S, _IDLE_SCAN_EVERY_S = 3.0, 30.0
 # An empty file takes no block, but a file system has an end of files too.
 _INODE_BYTES = 1024
 _CONTROL_BYTES = 1 << 20
 # Scans of the disk may take this share of the time.
 _SCAN_SHARE = 0.2
+_UNASKED_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
