@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 from sbxguest.version import GUEST_VERSION
 from sbxtui._version import __version__
@@ -13,7 +14,9 @@ async def _raw(guest: GuestProcess, data: bytes) -> bytes:
     async with asyncio.timeout(5):
         reader, writer = await asyncio.open_connection("127.0.0.1", guest.port)
         writer.write(data)
-        reply = await reader.read(65536)
+        reply = await reader.readuntil(b"\r\n\r\n")
+        if length := re.search(rb"content-length: (\d+)", reply):
+            reply += await reader.readexactly(int(length[1]))
         writer.close()
         return reply
 
