@@ -134,7 +134,7 @@ def resolve(spec: JobSpec, state: GuestState) -> Spec:
 def base_env(state: GuestState, name: str, home: str) -> dict[str, str]:
     """What every program needs, under the launch environment. Of the guest's own environment only PATH."""
     env = {"PATH": state.settings.path, "LANG": "C.UTF-8"}
-    if home:
+    if home := state.settings.job_home or home:
         env["HOME"] = home
     if name:
         env["USER"] = env["LOGNAME"] = name

@@ -40,6 +40,7 @@ class GuestSettings:
     has_hooks: bool = False
     suspend_timeout_s: int = 10
     path: str = DEFAULT_PATH
+    job_home: str = ""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> GuestSettings:
@@ -63,6 +64,8 @@ class GuestSettings:
             suspend_timeout_s=_number(env, "SBX_SUSPEND_TIMEOUT_S") or 10,
             # The one variable of the image that jobs inherit, as with any container: where its programs are.
             path=env.get("PATH") or DEFAULT_PATH,
+            # Set where the user's entry names a home that is not the sandbox's.
+            job_home=env.get("SBX_JOB_HOME", ""),
         )
 
 

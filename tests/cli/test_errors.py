@@ -26,6 +26,7 @@ MISTAKES = [
     (["create", "x", "--network", "internet"], 9, "policy_denied"),
     (["create", "x", "--network", "allow=pypi.org:443"], 9, "policy_denied"),
     (["create", "x", "--egress-connector", "arn:c"], 9, "policy_denied"),
+    (["create", "x", "--role", "arn:aws:iam::1:role/x"], 9, "policy_denied"),
     (["create", "x", "--image", "no-such-image"], 4, "image_not_found"),
     (["create", "x", "--image", "bad name"], 2, "usage"),
     (["ls", "--filter", "nosuch:x"], 2, "usage"),

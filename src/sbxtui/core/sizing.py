@@ -102,6 +102,18 @@ def check_network(network: str, kind: ContextKind, egress_connectors: Sequence[s
     return "managed"
 
 
+def check_role(role: str, kind: ContextKind) -> None:
+    """Check that an execution role given for a launch would mean something.
+
+    Raises:
+        PolicyDenied: The local cloud gives no credentials to its sandboxes; nothing was started.
+    """
+    if role and kind is ContextKind.LOCAL:
+        raise PolicyDenied(
+            "the local cloud has no roles: no credentials reach a local sandbox", hint="leave --role out"
+        )
+
+
 def _is_allow_list(network: str) -> bool:
     rules = network.removeprefix("allow=")
     return rules != network and bool(rules) and all(_NETWORK_RULE.fullmatch(rule) for rule in rules.split(","))

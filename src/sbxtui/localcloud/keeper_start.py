@@ -39,6 +39,7 @@ def guest_env(spec: SandboxSpec, runtime: Runtime, limits: Limits, ports: Mappin
         env |= {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": str(spec.sandbox_dir / "home"),
+            "SBX_JOB_HOME": str(spec.sandbox_dir / "home"),
             "TMPDIR": str(spec.sandbox_dir / "tmp"),
             "AGENTD_BIND": "127.0.0.1",
             "SBX_BRIDGE_MAP": ",".join(f"{named}={real}" for named, real in ports.items()),

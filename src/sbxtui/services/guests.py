@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from sbxtui.core.errors import Conflict, ConnectionLost, GuestUnreachable, SandboxNotFound, SbxError
+from sbxtui.core.errors import Conflict, ConnectionLost, GuestUnreachable, SandboxNotFound, SbxError, Unsupported
 from sbxtui.core.model import Context, Registration, SandboxRecord, SandboxState
 from sbxtui.guest.client import GuestClient
 from sbxtui.services.planes import ControlPlanes
@@ -15,6 +15,9 @@ from sbxtui.settings import Settings
 
 if TYPE_CHECKING:
     from sbxtui.guest.files import GuestFiles
+
+# Kept as the guest's version in a row's facts.
+V1 = "v1"
 
 
 class Guests:
@@ -49,7 +52,16 @@ class Guests:
 
     @asynccontextmanager
     async def files(self, registration: Registration) -> AsyncIterator[GuestFiles]:
-        """The sandbox's files, for as long as the block lasts; raises as `connect`."""
+        """The sandbox's files, for as long as the block lasts; raises as `connect`.
+
+        Raises:
+            Unsupported: Its image has a v1 guest, which knows no file operations worth the name.
+        """
+        if speaks_v1(registration):
+            raise Unsupported(
+                f"the image of `{registration.name}` has an old guest without file operations",
+                hint="`sbx exec` works; rebuild the image for the rest",
+            )
         async with self.connect(registration) as guest:
             yield guest.files
 
@@ -68,6 +80,11 @@ class Guests:
         except SbxError:
             return failure
         return _explanation(registration.name, record) or failure
+
+
+def speaks_v1(registration: Registration) -> bool:
+    """Whether the sandbox's guest was found to answer the old contract only."""
+    return registration.facts.get("guest_version") == V1
 
 
 def _explanation(name: str, record: SandboxRecord) -> SbxError | None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sbxtui.core.errors import Unsupported
 from sbxtui.core.model import ExecResult, Registration
-from sbxtui.services.guests import Guests
+from sbxtui.guest.client import GuestClient
+from sbxtui.services.guests import Guests, speaks_v1
+
+_TIMED_OUT = 124
 
 OnOutput = Callable[[str, bytes], Awaitable[None]]
 
@@ -51,6 +56,8 @@ class Jobs:
             GuestUnreachable: The guest cannot be reached. Conflict: The sandbox is suspended.
         """
         async with self._guests.connect(row) as guest:
+            if speaks_v1(row):
+                return await _exec_v1(guest, command, stdin, on_output)
             return await guest.exec(
                 command.argv,
                 cwd=command.cwd,
@@ -62,3 +69,22 @@ class Jobs:
                 on_output=on_output,
                 ends_with_caller=ends_with_caller,
             )
+
+
+async def _exec_v1(
+    guest: GuestClient, command: Command, stdin: bytes | AsyncIterator[bytes] | None, on_output: OnOutput | None
+) -> ExecResult:
+    """Run a command on an old guest: output comes at the end, and what it cannot do is refused, not left out."""
+    from sbxtui.guest.legacy import LegacyGuest
+
+    if stdin is not None or command.user:
+        raise Unsupported("this image's guest takes neither input nor a user", hint="rebuild the image")
+    argv = ["sh", "-lc", command.argv] if isinstance(command.argv, str) else command.argv
+    old = LegacyGuest(guest.transport.http)
+    result = await old.execute(argv, cwd=command.cwd, env=command.env, timeout_s=command.timeout_s)
+    result = dataclasses.replace(result, timed_out=result.timed_out or result.exit_code == _TIMED_OUT)
+    if on_output is None:
+        return result
+    await on_output("out", result.stdout)
+    await on_output("err", result.stderr)
+    return dataclasses.replace(result, stdout=b"", stderr=b"")

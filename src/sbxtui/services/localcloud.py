@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -94,6 +95,7 @@ async def reset(home: Home, context: Context, plane: ControlApi, registry: Regis
     await stop(home)
     for folder in (home.local_dir, home.trees_dir):
         await asyncio.to_thread(_delete, folder)
+    await asyncio.to_thread(_delete_sockets, home)
     return list(ended)
 
 
@@ -112,6 +114,21 @@ def _delete(folder: Path) -> None:
             raise SbxError(f"cannot delete {path}: {info[1]}") from info[1]
 
     shutil.rmtree(folder, onerror=fail)
+
+
+def _delete_sockets(home: Home) -> None:
+    """Delete what sandboxes left in the socket folder, and the folder itself unless somebody listens there."""
+    if not home.socket_dir.is_dir():
+        return
+    for entry in home.socket_dir.iterdir():
+        if entry != home.bells_dir and entry.is_dir() and not entry.is_symlink():
+            _delete(entry)
+        elif entry != home.bells_dir:
+            entry.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        home.bells_dir.rmdir()
+    with contextlib.suppress(OSError):
+        home.socket_dir.rmdir()
 
 
 def _write_bundle(home: Home, ca_file: Path) -> Path:

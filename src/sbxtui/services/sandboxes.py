@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from sbxtui.core.errors import Conflict, SandboxNotFound, SbxError, TimedOut
+from sbxtui.core.errors import Conflict, SandboxNotFound, SbxError, TimedOut, Unsupported
 from sbxtui.core.model import Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name
-from sbxtui.services.guests import Guests
+from sbxtui.services.guests import V1, Guests
 from sbxtui.services.planes import ControlPlanes, no_such_sandbox
 from sbxtui.store.events import Events
 from sbxtui.store.registry import Registry
@@ -181,18 +181,27 @@ class Sandboxes:
 
     async def _take_what_it_tells(self, row: Registration, *, wants_name: bool) -> Registration:
         """Complete an adopted row from the guest's own words, as far as it answers and its name is free and valid."""
+        facts, name = await self._ask_guest(row)
+        row = await asyncio.to_thread(self._registry.change_facts, row.context, row.name, facts, actor=self._actor)
+        if not wants_name or not name:
+            return row
+        try:
+            return await asyncio.to_thread(self._registry.rename, row.context, row.name, name, actor=self._actor)
+        except SbxError as exc:
+            log.info("%s keeps its made-up name: %s", row.name, exc.message)
+            return row
+
+    async def _ask_guest(self, row: Registration) -> tuple[dict[str, object], str]:
+        """The facts and the name a guest tells; nothing when it does not answer."""
         try:
             async with self._guests.connect(row) as guest:
                 hello = await guest.hello()
-            facts = {"isolation": hello.isolation, "guest_version": hello.guest_version}
-            row = await asyncio.to_thread(self._registry.change_facts, row.context, row.name, facts, actor=self._actor)
-            if wants_name and hello.name:
-                return await asyncio.to_thread(
-                    self._registry.rename, row.context, row.name, hello.name, actor=self._actor
-                )
+        except Unsupported:
+            return {"guest_version": V1}, ""
         except SbxError as exc:
-            log.info("%s keeps its made-up name: %s", row.name, exc.message)
-        return row
+            log.info("%s does not tell who it is: %s", row.name, exc.message)
+            return {}, ""
+        return {"isolation": hello.isolation, "guest_version": hello.guest_version}, hello.name
 
     async def _look(self, row: Registration) -> SandboxRecord | None:
         plane = await self._planes.open(self._context)
