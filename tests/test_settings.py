@@ -162,7 +162,9 @@ def test_trust_holds_for_the_content_that_was_trusted_only(tmp_path: Path) -> No
     assert load(environ, cwd=tmp_path).context == ""
 
 
-@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [\n", "!!python/object/apply:os.system [id]\n", "\x00"])
+@pytest.mark.parametrize(
+    "text", ["- a\n- b\n", "a: [\n", "!!python/object/apply:os.system [id]\n", "\x00", "a: 2001-99-99\n", "[" * 5000]
+)
 def test_a_project_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "sandbox.yaml").write_text(text)
     with pytest.raises(UsageError, match=r"sandbox\.yaml"):

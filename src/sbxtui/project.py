@@ -117,7 +117,8 @@ def _parse(path: Path, content: bytes) -> dict[str, Any]:
 
     try:
         table = yaml.safe_load(content)
-    except yaml.YAMLError as exc:
+    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+        # A date that does not exist is a ValueError, deep nesting a RecursionError.
         raise UsageError(f"{path} is no valid YAML: {exc}") from exc
     if table is None:
         return {}

@@ -76,6 +76,15 @@ def test_credentials_of_another_account_change_nothing(aws: Sbx) -> None:
     aws.ok("rm", "kept", "--yes")
 
 
+def test_another_region_never_makes_a_sandbox_look_gone(aws: Sbx) -> None:
+    aws.ok("create", "here", "-m", "512")
+    for words in (["ls"], ["rm", "here", "--yes"], ["prune", "--yes"]):
+        refused = aws("--json", "--region", "eu-west-1", *words)
+        assert (refused.code, refused.error["code"]) == (2, "usage")
+    assert [row["name"] for row in aws.ok("ls", "--json").json] == ["here"]
+    aws.ok("rm", "here", "--yes")
+
+
 def test_names_and_outputs_of_the_seed_are_adopted_once(aws: Sbx, tmp_path: Path) -> None:
     sandbox_id = aws.ok("create", "seeded", "-m", "512", "--json").json["id"]
     state, infra = tmp_path / "state.json", tmp_path / "infra.json"

@@ -31,6 +31,8 @@ MISTAKES = [
     (["create", "x", "--image", "bad name"], 2, "usage"),
     (["ls", "--filter", "nosuch:x"], 2, "usage"),
     (["ls", "--sort", "colour"], 2, "usage"),
+    (["ls", "--sort", "-colour"], 2, "usage"),
+    (["create", "x", "--env", "BIG=" + "x" * 40_000], 2, "usage"),
     (["ps", "nobody"], 4, "sandbox_not_found"),
     (["inspect", "nobody"], 4, "sandbox_not_found"),
     (["stop", "nobody"], 4, "sandbox_not_found"),
@@ -91,7 +93,10 @@ def test_a_taken_name_is_a_conflict_and_replace_takes_it_over(sbx: Sbx) -> None:
     first = sbx.ok("create", "twice", "-m", "512", "--json").json
     taken = sbx("--json", "create", "twice", "-m", "512")
     assert (taken.code, taken.error["code"]) == (5, "name_taken")
-    second = sbx.ok("create", "twice", "-m", "512", "--replace", "--json").json
+    assert sbx("create", "twice", "-m", "777", "--replace", "--yes").code == 2
+    assert sbx("create", "twice", "-m", "512", "--replace").code == 2
+    assert sbx.ok("ps", "twice", "--json").json["id"] == first["id"]
+    second = sbx.ok("create", "twice", "-m", "512", "--replace", "--yes", "--json").json
     assert second["id"] != first["id"]
     sbx.ok("rm", "twice", "--yes")
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
+from sbxtui.cli.stdin import read_stdin
 from sbxtui.core.errors import CommandTimedOut, UsageError
 from sbxtui.core.model import ExecResult
 from sbxtui.services.jobs import Command, OnOutput
-
-_CHUNK_BYTES = 1 << 16
 
 
 async def exec_(call: Call) -> int:
@@ -36,13 +33,7 @@ def command_of(call: Call) -> Command:
 
 def stdin_of(call: Call) -> AsyncIterator[bytes] | None:
     """Our standard input as the command's, if `--stdin` asks for it."""
-    return _read_stdin() if call.args.stdin else None
-
-
-async def _read_stdin() -> AsyncIterator[bytes]:
-    # A plain read returns what is there: a typed line reaches the command at once.
-    while chunk := await asyncio.to_thread(os.read, sys.stdin.fileno(), _CHUNK_BYTES):
-        yield chunk
+    return read_stdin() if call.args.stdin else None
 
 
 def writer_of(call: Call) -> OnOutput | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sbxtui.cli.call import Call
-from sbxtui.core.errors import UsageError
+from sbxtui.core.errors import Conflict, UsageError
 from sbxtui.core.model import Context, ContextKind, ContextName
 from sbxtui.project import trust as trust_project
 
@@ -31,6 +31,7 @@ def use(call: Call) -> int:
     if call.settings.context:
         source = call.settings.sources.get("context", "the settings")
         call.out.note(f"note: {source} names `{call.settings.context}`, which still wins")
+    call.out.result({"current": context.name})
     call.out.line(context.name)
     return 0
 
@@ -56,16 +57,23 @@ def add(call: Call) -> int:
 
 
 def rm(call: Call) -> int:
-    """Remove a context; its sandboxes live on, but their names are forgotten."""
+    """Remove a context that no name points into.
+
+    Raises:
+        Conflict: Sandboxes of it have names here; nothing was removed.
+    """
     services = call.services
     context = services.contexts.get(call.args.name)
     names = [row.name for row in services.registry.list(context.name)]
-    if call.args.dry_run:
-        call.out.line(context.name)
-        return 0
-    losses = [f"forgets the names {', '.join(names)}; the sandboxes themselves live on"] if names else []
-    call.confirm(f"remove context `{context.name}`", consequences=losses)
-    services.contexts.remove(context.name, actor=services.actor)
+    if names:
+        raise Conflict(
+            f"context `{context.name}` has {len(names)} sandboxes: {', '.join(names[:5])}",
+            hint=f"`sbx -c {context.name} rm --all` ends them, `sbx -c {context.name} prune` forgets what is gone",
+        )
+    if not call.args.dry_run:
+        call.confirm(f"remove context `{context.name}`", consequences=[])
+        services.contexts.remove(context.name, actor=services.actor)
+    call.out.result({"removed": None if call.args.dry_run else context.name})
     call.out.line(context.name)
     return 0
 

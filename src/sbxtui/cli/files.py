@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from sbxguest.tree import TreeReport
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
+from sbxtui.cli.stdin import read_stdin
 from sbxtui.core.errors import Incomplete, SbxError, UsageError
 from sbxtui.core.model import FileInfo
 from sbxtui.core.text import short_size
 
 _REMOTE = re.compile(r"(?P<sandbox>[A-Za-z0-9][A-Za-z0-9-]*):(?P<path>.*)", re.DOTALL)
-_CHUNK_BYTES = 1 << 20
 _SHOW_EVERY_S = 0.2
 
 
@@ -82,6 +79,7 @@ async def fs_mkdir(call: Call) -> int:
     row = await call.services.sandboxes.find(call.args.sandbox)
     for path in call.args.paths:
         await call.services.files.make_folder(row, path)
+    call.out.result({"paths": call.args.paths})
     return 0
 
 
@@ -98,6 +96,7 @@ async def fs_rm(call: Call) -> int:
         call.out.error(failure)
     if failures:
         raise failures[0]
+    call.out.result({"paths": call.args.paths})
     return 0
 
 
@@ -105,6 +104,7 @@ async def fs_mv(call: Call) -> int:
     """Move inside the sandbox."""
     row = await call.services.sandboxes.find(call.args.sandbox)
     await call.services.files.move(row, call.args.source, call.args.target)
+    call.out.result({"source": call.args.source, "target": call.args.target})
     return 0
 
 
@@ -113,6 +113,7 @@ async def fs_cp(call: Call) -> int:
     args = call.args
     row = await call.services.sandboxes.find(args.sandbox)
     left_out = await call.services.files.copy(row, args.source, args.target, is_recursive=args.recursive)
+    call.out.result({"source": args.source, "target": args.target, "left_out": list(left_out)})
     if left_out:
         raise Incomplete("special files were left out", details={"left_out": list(left_out)})
     return 0
@@ -121,15 +122,10 @@ async def fs_cp(call: Call) -> int:
 async def fs_write(call: Call) -> int:
     """Write our stdin to a file."""
     row = await call.services.sandboxes.find(call.args.sandbox)
-    size_bytes = await call.services.files.write(row, call.args.path, _read_stdin())
+    size_bytes = await call.services.files.write(row, call.args.path, read_stdin())
     if call.out.is_json:
         call.out.json({"path": call.args.path, "size_bytes": size_bytes})
     return 0
-
-
-async def _read_stdin() -> AsyncIterator[bytes]:
-    while chunk := await asyncio.to_thread(os.read, sys.stdin.fileno(), _CHUNK_BYTES):
-        yield chunk
 
 
 def _progress(call: Call) -> Callable[[int], None]:
@@ -148,6 +144,7 @@ def _progress(call: Call) -> Callable[[int], None]:
 
 def _finish_copy(call: Call, report: TreeReport | None) -> int:
     if report is None:
+        call.out.result({"files": 1, "folders": 0, "links": 0, "problems": []})
         return 0
     problems = [{"path": one.path, "code": one.code} for one in report.problems]
     if call.out.is_json:

@@ -23,10 +23,16 @@ async def create(call: Call) -> int:
     options = options_of(call.args, call)
     if words := unused_aws_settings(call.settings, call.services.context):
         call.out.note(f"note: {words}")
-    if call.args.replace:
-        await _make_room(call)
-    call.out.progress("creating")
-    row = await call.services.launcher.create(call.args.name, options, on_progress=call.out.progress)
+    if call.args.replace and call.args.name is None:
+        raise UsageError("--replace needs a NAME", hint="sbx create NAME --replace")
+
+    async def make_room() -> None:
+        if call.args.replace:
+            await _remove_old(call)
+
+    row = await call.services.launcher.create(
+        call.args.name, options, on_progress=call.out.progress, make_room=make_room
+    )
     if call.out.is_json:
         call.out.json(show.registration_json(row))
     call.out.line(row.name)
@@ -92,8 +98,7 @@ async def rm(call: Call) -> int:
         return show.outcomes(call.out, await for_each(targets, _would_remove))
     if targets:
         noun = f"`{targets[0].name}`" if len(targets) == 1 else f"{len(targets)} sandboxes"
-        losses = [f"{row.name}: its memory, its files in {call.settings.workdir}, its running jobs" for row in targets]
-        call.confirm(f"remove {noun} for good", consequences=losses)
+        call.confirm(f"remove {noun} for good", consequences=[_loss(row, call) for row in targets])
     return show.outcomes(call.out, await for_each(targets, call.services.sandboxes.remove))
 
 
@@ -143,13 +148,12 @@ async def _change_each(call: Call, act: Callable[[Registration], Awaitable[str]]
     return show.outcomes(call.out, await for_each(targets, act))
 
 
-async def _make_room(call: Call) -> None:
-    if call.args.name is None:
-        raise UsageError("--replace needs a NAME", hint="sbx create NAME --replace")
+async def _remove_old(call: Call) -> None:
     try:
         row = await asyncio.to_thread(call.services.registry.get, call.services.context.name, call.args.name)
     except SandboxNotFound:
         return
+    call.confirm(f"replace `{row.name}`", consequences=[_loss(row, call)])
     call.out.progress(f"removing the old {row.name}")
     await call.services.sandboxes.remove(row)
 
@@ -164,6 +168,10 @@ async def _rm_untracked(call: Call, sandbox_id: SandboxId) -> int:
     await plane.terminate(record.id)
     call.out.line(record.id)
     return 0
+
+
+def _loss(row: Registration, call: Call) -> str:
+    return f"{row.name}: its memory, its files in {call.settings.workdir}, its running jobs"
 
 
 async def _would_remove(row: Registration) -> str:

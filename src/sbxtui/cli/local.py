@@ -48,6 +48,7 @@ async def env(call: Call) -> int:
 async def stop(call: Call) -> int:
     """Stop serving; sandboxes live on."""
     was_running = await localcloud.stop(call.settings.home)
+    call.out.result({"stopped": was_running})
     call.out.note("stopped; sandboxes live on" if was_running else "it was not running")
     return 0
 
@@ -59,6 +60,7 @@ async def reset(call: Call) -> int:
     names = [row.name for row in call.services.registry.list(context.name)]
     alive = sum(1 for one in await plane.list() if not one.state.is_gone)
     if call.args.dry_run:
+        call.out.result({"sandboxes": alive, "names": names})
         call.out.line(f"would end {alive} sandboxes and forget {len(names)} names")
         return 0
     call.confirm("reset the local cloud", consequences=[f"ends {alive} sandboxes with all their files", *names])

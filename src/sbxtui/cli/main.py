@@ -23,8 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `sbx` with `argv` (default: this process's) and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     # Before the line is understood, its words must do for how an error about it is shown.
-    out = Output(is_json="--json" in words)
-    is_debug = "--debug" in words
+    own = parser.own_words(words)
+    out = Output(is_json="--json" in own)
+    is_debug = "--debug" in own
     try:
         args = parser.parse(words)
         out = Output(is_json=args.json, is_quiet=args.quiet)

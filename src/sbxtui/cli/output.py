@@ -27,7 +27,12 @@ class Output:
 
     def json(self, document: object) -> None:
         """One JSON document on one line, whatever the flags."""
-        _write(sys.stdout, json.dumps(document, default=_jsonable, ensure_ascii=False) + "\n")
+        _write(sys.stdout, json.dumps(document, default=_jsonable) + "\n")
+
+    def result(self, document: object) -> None:
+        """The document of a verb that tells people nothing: only under `--json`."""
+        if self.is_json:
+            self.json(document)
 
     def raw(self, data: bytes, *, is_stderr: bool = False) -> None:
         """Bytes of a command, untouched and unbuffered; raises BrokenPipeError when the reader left."""

@@ -27,10 +27,26 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         UsageError: The line cannot be understood.
         SystemExit: `--help` or `--version` was printed.
     """
-    own, command = _split_command(argv)
+    own, command = _split_command(_with_sort_joined(argv))
     args = _build().parse_args(own)
     args.command = command
     return args
+
+
+def own_words(argv: Sequence[str]) -> list[str]:
+    """The words that are sbx's, without those of a command to run."""
+    return _split_command(argv)[0]
+
+
+def _with_sort_joined(argv: Sequence[str]) -> list[str]:
+    """`--sort -age` as `--sort=-age`: argparse takes a value with a minus for a flag."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1] == "--sort" and word.startswith("-") and word != "--":
+            words[-1] = f"--sort={word}"
+        else:
+            words.append(word)
+    return words
 
 
 def verb_of(argv: Sequence[str]) -> str:

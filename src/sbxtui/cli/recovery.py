@@ -6,6 +6,7 @@ Free when there is nothing of it.
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 from sbxtui.cli.call import Call
 from sbxtui.services.leftovers import needs_recovery
@@ -18,7 +19,7 @@ async def recover(call: Call) -> None:
     for words in await asyncio.to_thread(_adopt_from_seed, call):
         call.out.note(f"note: {words}")
     rows = await asyncio.to_thread(call.services.registry.list, call.services.context.name)
-    if not needs_recovery(rows):
+    if not needs_recovery(rows, datetime.now(UTC)):
         return
     call.out.progress("finishing what an interrupted sbx began")
     for row in await call.services.one_shots.recover():

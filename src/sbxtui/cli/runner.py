@@ -26,5 +26,6 @@ async def status(call: Call) -> int:
 async def stop(call: Call) -> int:
     """Ask the runner to finish."""
     was_running = await stop_runner(call.settings.home)
+    call.out.result({"stopped": was_running})
     call.out.note("stopped" if was_running else "it was not running")
     return 0

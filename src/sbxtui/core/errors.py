@@ -5,6 +5,7 @@ SbxError                      1  failed
 ├── AddressInUse              3
 ├── NotFound                  4
 │   ├── SandboxNotFound
+│   │   └── SandboxEnded          it was there, and its record says that it ended
 │   ├── ImageNotFound
 │   └── FileMissing
 ├── Conflict                  5  wrong state
@@ -91,6 +92,12 @@ class SandboxNotFound(NotFound):
     """No sandbox of this context has that name, id or prefix."""
 
     code = "sandbox_not_found"
+
+
+class SandboxEnded(SandboxNotFound):
+    """The control plane's record says that the sandbox was terminated."""
+
+    code = "sandbox_ended"
 
 
 class ImageNotFound(NotFound):

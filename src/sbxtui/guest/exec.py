@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sbxguest import wire
-from sbxtui.core.errors import Conflict, SbxError
+from sbxtui.core.errors import Conflict, GuestUnreachable, SbxError
 from sbxtui.core.model import ExecResult
 from sbxtui.guest.faults import garbled
-from sbxtui.guest.streams import RECONNECT_S, LogReader
+from sbxtui.guest.streams import RECONNECT_S, LogReader, connection_lost
 from sbxtui.guest.transport import RETRYABLE, Backoff, Transport
 
 OnOutput = Callable[[str, bytes], Awaitable[None]]
@@ -81,7 +81,11 @@ async def run_command(
             # Input may end long before the command; only its failure ends the call.
             if task is tasks[0] or (task.done() and task.exception() is not None):
                 await task
-    except asyncio.CancelledError:
+    except SbxError:
+        # What the guest or the way to it said leaves the command as it is.
+        raise
+    except BaseException:
+        # A cancel, or nobody takes the output any more: the command ends with its caller.
         await _end(transport, body["id"], boot_id)
         raise
     finally:
@@ -158,6 +162,8 @@ async def _feed(
     except Conflict as exc:
         if exc.details.get("guest_code") != "stdin_closed":
             raise
+    except GuestUnreachable as exc:
+        raise connection_lost(job_id, exc.message) from exc
 
 
 async def _send(

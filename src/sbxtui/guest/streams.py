@@ -128,13 +128,19 @@ class LogReader:
         reason = getattr(failure, "message", "the stream ended early")
         if not self.is_started:
             return GuestUnreachable(f"the command was not started: {reason}", hint="retrying is safe")
-        lost = ConnectionLost(
-            f"lost the connection to job `{self._job_id}`, which goes on: {reason}",
-            hint="before running the command again, make sure that twice does no harm",
-            details={"job": self._job_id, "cursor": self.cursor},
-        )
+        lost = connection_lost(self._job_id, reason)
+        lost.details["cursor"] = self.cursor
         lost.__cause__ = failure
         return lost
+
+
+def connection_lost(job_id: str, reason: str) -> ConnectionLost:
+    """The error for a running command that cannot be reached any more."""
+    return ConnectionLost(
+        f"lost the connection to job `{job_id}`, which goes on: {reason}",
+        hint="before running the command again, make sure that twice does no harm",
+        details={"job": job_id},
+    )
 
 
 def _garbled(what: str) -> Garbled:

@@ -52,7 +52,7 @@ async def _serve(home: Home) -> None:
         async with Listener(home, poll_s=_LOOK_EVERY_S) as listener:
             while not stopping.is_set() and idle_looks < _PATIENCE_LOOKS:
                 rows = await asyncio.to_thread(Registry(store).list)
-                await reconcile(settings, rows)
+                await _first(reconcile(settings, rows), stopping.wait())
                 idle_looks = 0 if needs_runner(rows) else idle_looks + 1
                 # A dead owner rings no bell, so each wait is short.
                 await _first(listener.wait(_LOOK_EVERY_S), stopping.wait())

@@ -78,15 +78,18 @@ class Files:
         Raises and returns as `upload`. The sandbox is not trusted: nothing outside `target` is written.
         """
         async with self._guests.files(row) as files:
-            info = await files.stat(source, follow=True)
-            name = PurePosixPath(info.path).name
+            info = await files.stat(source or ".", follow=True)
+            # The name the person wrote, never one the sandbox tells: that could be `.bashrc`, or lead elsewhere.
+            name = PurePosixPath(source).name
+            if name == "..":
+                raise UsageError(f"{source} names no file", hint="write the path without `..` at its end")
             if info.kind != "dir":
                 await _download_file(files, source, _local_place(target, name), on_bytes)
                 return None
             _check_recursive(source, is_recursive)
             folder = Path(target) if _means_content(source) else _local_place(target, name)
             await asyncio.to_thread(_make_folder, folder)
-            return await files.download_tree(source, folder)
+            return await files.download_tree(source or ".", folder)
 
     async def write(self, row: Registration, path: str, chunks: AsyncIterator[bytes]) -> int:
         """Replace a file of the sandbox with a stream; returns its size."""
@@ -161,7 +164,7 @@ def _check_recursive(source: str, is_recursive: bool) -> None:
 
 
 def _means_content(source: str) -> bool:
-    return source.rpartition("/")[2] == "."
+    return source.rpartition("/")[2] == "." or not PurePosixPath(source).name
 
 
 async def _place_in(files: GuestFiles, target: str, name: str) -> str:

@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from sbxtui.core.errors import Conflict, ConnectionLost, GuestUnreachable, SandboxNotFound, SbxError, Unsupported
+from sbxtui.core.errors import (
+    Conflict,
+    ConnectionLost,
+    GuestUnreachable,
+    SandboxEnded,
+    SandboxNotFound,
+    SbxError,
+    Unsupported,
+)
 from sbxtui.core.model import Context, Registration, SandboxRecord, SandboxState
 from sbxtui.guest.client import GuestClient
 from sbxtui.services.planes import ControlPlanes
@@ -93,6 +101,6 @@ def _explanation(name: str, record: SandboxRecord) -> SbxError | None:
             return Conflict(f"`{name}` is suspended", hint=f"resume it with `sbx start {name}`")
         case SandboxState.TERMINATED | SandboxState.TERMINATING:
             reason = f": {record.state_reason}" if record.state_reason else ""
-            return SandboxNotFound(f"`{name}` was terminated{reason}", hint=f"forget it with `sbx rm {name}`")
+            return SandboxEnded(f"`{name}` was terminated{reason}", hint=f"forget it with `sbx rm {name}`")
         case _:
             return None

@@ -57,6 +57,9 @@ class Inventories:
         try:
             plane = await self._planes.open(context)
             listings = await plane.list()
+            if _misses_some(rows, listings):
+                # Nothing is called gone because somebody looked with the credentials of another account.
+                await self._planes.check_account(context)
         except SbxError as exc:
             return Inventory(context, tuple(_unseen(row) for row in rows), None, exc)
         seen_at = datetime.now(UTC)
@@ -75,6 +78,10 @@ class Inventories:
 
     def _cache_file(self, context: Context) -> Path:
         return self._home.cache_dir / "states" / f"{context.name}.json"
+
+
+def _misses_some(rows: Sequence[Registration], listings: Sequence[SandboxListing]) -> bool:
+    return bool({row.id for row in rows if row.id} - {listing.id for listing in listings})
 
 
 def _joined(

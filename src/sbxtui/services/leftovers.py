@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sbxtui.core.model import Phase, Registration
+from sbxtui.core.text import iso
 from sbxtui.store.leases import is_owner_alive
 
 # The purpose of a sandbox that lives for one command.
 ONE_SHOT = "run"
 
 
-def needs_recovery(rows: Sequence[Registration]) -> bool:
+# A fact of a row whose recovery failed: before this instant it is left alone.
+RETRY_AT = "retry_at"
+
+
+def needs_recovery(rows: Sequence[Registration], now: datetime) -> bool:
     """Whether a dead process left something behind in these rows: cheap, asks nobody."""
-    return any(is_unfinished(row) or is_orphan(row) for row in rows)
+    return any(is_unfinished(row, now) or is_orphan(row) for row in rows)
 
 
-def is_unfinished(row: Registration) -> bool:
-    """Whether a launch was never answered, or answered but not finished, and its process is gone."""
-    return (row.phase is Phase.LAUNCHING or "launch" in row.facts) and not is_owner_alive(row.owner)
+def is_unfinished(row: Registration, now: datetime) -> bool:
+    """Whether a launch was never answered, or answered but not finished, its process is gone, and it is time to try."""
+    is_open = row.phase is Phase.LAUNCHING or "launch" in row.facts
+    return is_open and str(row.facts.get(RETRY_AT, "")) <= iso(now) and not is_owner_alive(row.owner)
 
 
 def is_orphan(row: Registration) -> bool:

@@ -67,7 +67,8 @@ async def stop(home: Home) -> bool:
         return False
     # Its file goes before its sockets do: only the end of the process says that its ports are free.
     process = identity_of(cloud.pid)
-    os.kill(cloud.pid, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(cloud.pid, signal.SIGTERM)
     try:
         async with asyncio.timeout(_STOP_DEADLINE_S):
             while process.is_alive:

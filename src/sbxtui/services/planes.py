@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sbxtui.control.api import ControlApi
 from sbxtui.control.local import LocalCloud, ensure_local_cloud, find_local_cloud
-from sbxtui.core.errors import AccessDenied, SandboxNotFound
+from sbxtui.core.errors import AccessDenied, SandboxNotFound, UsageError
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.settings import Settings
 from sbxtui.store.contexts import Contexts
@@ -28,14 +28,21 @@ class ControlPlanes:
 
         Raises:
             NotFound: No context has that name.
+            UsageError: A region was given that is not the context's: its names mean nothing there.
         """
         wanted = name or self._settings.context
         context = self._contexts.get(wanted) if wanted else self._contexts.current()
         if context.kind is ContextKind.LOCAL:
             return context
+        if self._settings.region and context.region and self._settings.region != context.region:
+            source = self._settings.sources.get("region", "the settings")
+            raise UsageError(
+                f"context `{context.name}` is for region {context.region}, but {source} says {self._settings.region}",
+                hint=f"sbx context add NAME --region {self._settings.region} makes one for that region",
+            )
         return replace(
             context,
-            region=self._settings.region or context.region,
+            region=context.region or self._settings.region,
             profile=self._settings.profile or context.profile,
         )
 
@@ -65,6 +72,16 @@ class ControlPlanes:
             AccessDenied: They belong to another account; nothing was changed.
         """
         plane = await self.open(context)
+        await self.check_account(context)
+        return plane
+
+    async def check_account(self, context: Context) -> None:
+        """Check, once per process, that the credentials belong to the account this context is for.
+
+        Raises:
+            AccessDenied: They belong to another account.
+        """
+        plane = await self.open(context)
         if context.kind is ContextKind.AWS and context.name not in self._checked:
             account_id = await plane.caller_account()
             if context.account_id and account_id != context.account_id:
@@ -76,7 +93,6 @@ class ControlPlanes:
             if not context.account_id:
                 await asyncio.to_thread(self._contexts.set_account, context.name, account_id)
             self._checked.add(context.name)
-        return plane
 
     async def local_cloud(self) -> LocalCloud:
         """The local cloud of this home, started when none serves."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -63,7 +64,8 @@ async def stop_runner(home: Home) -> bool:
     identity = find_runner(home)
     if identity is None:
         return False
-    os.kill(identity.pid, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(identity.pid, signal.SIGTERM)
     try:
         async with asyncio.timeout(_STOP_DEADLINE_S):
             while identity.is_alive:

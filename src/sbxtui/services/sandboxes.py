@@ -12,9 +12,11 @@ from enum import StrEnum
 from sbxtui.core.errors import Conflict, SandboxNotFound, SbxError, TimedOut, Unsupported
 from sbxtui.core.model import Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name
+from sbxtui.identity import own_identity
 from sbxtui.services.guests import V1, Guests
 from sbxtui.services.planes import ControlPlanes, no_such_sandbox
 from sbxtui.store.events import Events
+from sbxtui.store.leases import is_owner_alive
 from sbxtui.store.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -94,12 +96,18 @@ class Sandboxes:
         The name is forgotten only after the control plane accepted the end, so a failure loses nothing.
         """
         if not row.id:
-            raise Conflict(f"`{row.name}` is still being launched", hint="try again when it runs")
+            return await self._forget_launch(row)
         plane = await self._planes.open_for_change(self._context)
         with contextlib.suppress(SandboxNotFound):
             await plane.terminate(row.id)
         await asyncio.to_thread(self._forget, row, "removed")
         return "removed"
+
+    async def _forget_launch(self, row: Registration) -> str:
+        if is_owner_alive(row.owner) and row.owner != str(own_identity()):
+            raise Conflict(f"`{row.name}` is still being launched", hint="try again when it runs")
+        await asyncio.to_thread(self._forget, row, "removed while its launch was open")
+        return "forgotten; whether its launch made a machine is unknown: `sbx ls` would list it as untracked"
 
     async def wait(self, row: Registration, goal: Goal, *, timeout_s: float) -> SandboxRecord | None:
         """Wait until the sandbox is where it should be.
@@ -119,7 +127,7 @@ class Sandboxes:
                     seen = record.state.value if record else "TERMINATED"
                     if _is_reached(record, goal):
                         return await self._settle(row, record, goal, timeout_s)
-                    if record is None or record.state.is_gone:
+                    if record is None or (record.state.is_gone and goal is not Goal.TERMINATED):
                         raise Conflict(f"`{row.name}` was terminated{_because(record)}, so it will not be {goal}")
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as exc:
@@ -167,7 +175,8 @@ class Sandboxes:
 
     async def prune(self, *, is_dry_run: bool) -> list[str]:
         """Forget the names of sandboxes that are gone for good; returns them. Nothing that lives is touched."""
-        plane = await self._planes.open(self._context)
+        # With the credentials of another account everything would look gone.
+        plane = await self._planes.open_for_change(self._context)
         alive = {one.id for one in await plane.list() if not one.state.is_gone}
         pruned = []
         for row in await asyncio.to_thread(self._registry.list, self._context.name):
@@ -219,7 +228,7 @@ class Sandboxes:
         return record
 
     def _forget(self, row: Registration, reason: str) -> None:
-        self._registry.remove(row.context, row.name, actor=self._actor, reason=reason)
+        self._registry.remove_row(row, actor=self._actor, reason=reason)
 
     async def _note(self, kind: str, row: Registration) -> None:
         await asyncio.to_thread(

@@ -228,11 +228,16 @@ class Registry:
         """
         with self._store.transaction() as transaction:
             row = rows.required(transaction, context, name)
-            transaction.execute("DELETE FROM registrations WHERE context = ? AND name = ?", (context, name))
-            if row.id:
-                transaction.execute("DELETE FROM tokens WHERE context = ? AND sandbox_id = ?", (context, row.id))
-            _log(transaction, row, "sandbox.removed", actor, {"id": row.id, "reason": reason})
+            _delete(transaction, row, actor, reason)
         return row
+
+    def remove_row(self, row: Registration, *, actor: str, reason: str = "") -> None:
+        """Forget exactly this launch; its name may have been given to another sandbox meanwhile, which then stays."""
+        with self._store.transaction() as transaction:
+            found = rows.row(transaction, row.context, row.name)
+            if found is None or (found.client_token, found.created_at) != (row.client_token, row.created_at):
+                return
+            _delete(transaction, found, actor, reason)
 
     def set_labels(self, context: str, name: str, labels: Mapping[str, str], *, actor: str) -> Registration:
         """Replace all labels. See `change_labels` for changing some.
@@ -312,6 +317,13 @@ def _update(transaction: Transaction, row: Registration) -> None:
         "UPDATE registrations SET sandbox_id = ?, phase = ?, endpoint = ?, facts = ? WHERE context = ? AND name = ?",
         (row.id, row.phase.value, row.endpoint, object_text(row.facts), row.context, row.name),
     )
+
+
+def _delete(transaction: Transaction, row: Registration, actor: str, reason: str) -> None:
+    transaction.execute("DELETE FROM registrations WHERE context = ? AND name = ?", (row.context, row.name))
+    if row.id:
+        transaction.execute("DELETE FROM tokens WHERE context = ? AND sandbox_id = ?", (row.context, row.id))
+    _log(transaction, row, "sandbox.removed", actor, {"id": row.id, "reason": reason})
 
 
 def _log(transaction: Transaction, row: Registration, kind: str, actor: str, data: Mapping[str, object]) -> None:

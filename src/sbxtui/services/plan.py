@@ -1,0 +1,151 @@
+"""What a launch will be, decided and checked before anything is reserved, removed or billed."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sbxtui.control.api import ControlApi
+from sbxtui.core.errors import Conflict, UsageError
+from sbxtui.core.model import Context, ContextKind, IdlePolicy, ImageVersion, LaunchRequest
+from sbxtui.core.sizing import check_cpus, check_memory_mib, check_network, check_role, sized_image_name
+from sbxtui.services.defaults import LaunchDefaults
+from sbxtui.services.images import active_version, image_arn
+from sbxtui.settings import Settings
+
+_AWS_IDLE = IdlePolicy(max_idle_s=900, suspended_s=28_800)
+_SUSPENDED_S = 28_800
+_MAX_DURATION_S = 28_800
+# The environment is kept with the row until the guest has it, and rows are small.
+_MAX_ENV_BYTES = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOptions:
+    """What a person may ask for; empty or 0 means the default. `env` goes to the guest, not into the launch payload."""
+
+    image: str = ""
+    role: str = ""
+    memory_mib: int = 0
+    cpus: int = 0
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    idle_s: int = 0
+    max_duration_s: int = 0
+    network: str = ""
+    egress_connectors: tuple[str, ...] = ()
+    ingress_connectors: tuple[str, ...] = ()
+    workdir: str = ""
+    purpose: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """A launch that can be: everything but its name. `workdir` is empty for the image's own."""
+
+    options: CreateOptions
+    version: ImageVersion
+    role: str
+    network: str
+    env: Mapping[str, str] = field(repr=False)
+    workdir: str
+    is_aws: bool
+
+    def request(self, name: str) -> LaunchRequest:
+        """The exact request for a sandbox called `name`."""
+        options = self.options
+        idle = IdlePolicy(options.idle_s, _SUSPENDED_S) if options.idle_s else _AWS_IDLE if self.is_aws else None
+        return LaunchRequest(
+            image_arn=self.version.arn,
+            image_version=self.version.version,
+            execution_role_arn=self.role,
+            idle=idle,
+            max_duration_s=options.max_duration_s or (_MAX_DURATION_S if self.is_aws else None),
+            ingress_connectors=options.ingress_connectors,
+            egress_connectors=options.egress_connectors,
+            # The platform refuses a payload for an image without the run hook.
+            payload=_identity(name, options.purpose) if "run" in self.version.hooks else "",
+        )
+
+    def facts(self) -> dict[str, object]:
+        """What the row keeps. `launch` goes once the guest has it: a replay after a crash must give the same."""
+        return {
+            "purpose": self.options.purpose,
+            "network": self.network,
+            "memory_mib": self.version.memory_mib,
+            "launch": {"env": dict(self.env), "workdir": self.workdir},
+        }
+
+
+async def plan_launch(
+    settings: Settings, defaults: LaunchDefaults, context: Context, plane: ControlApi, options: CreateOptions
+) -> LaunchPlan:
+    """Check what was asked for and settle the rest.
+
+    Raises:
+        UsageError: A size, network or environment that cannot be.
+        PolicyDenied: The context cannot enforce the network, or has no roles.
+        ImageNotFound: There is no such image, or none of its versions can be launched.
+    """
+    check_role(options.role, context.kind)
+    network = check_network(options.network, context.kind, options.egress_connectors)
+    if options.memory_mib:
+        check_memory_mib(options.memory_mib)
+    env = {**settings.env, **options.env}
+    _check_env(env)
+    return LaunchPlan(
+        options=options,
+        version=await _image_version(settings, defaults, plane, options),
+        role=options.role or defaults.role,
+        network=network,
+        env=env,
+        # The image has its own working folder; only somebody who named another one means another one.
+        workdir=options.workdir or (settings.workdir if "workdir" in settings.sources else ""),
+        is_aws=context.kind is ContextKind.AWS,
+    )
+
+
+async def _image_version(
+    settings: Settings, defaults: LaunchDefaults, plane: ControlApi, options: CreateOptions
+) -> ImageVersion:
+    image = options.image or defaults.image
+    memory_mib = options.memory_mib or (0 if options.image else settings.memory_mib)
+    if image.startswith("arn:"):
+        version = await active_version(plane, image)
+        if memory_mib and version.memory_mib not in (0, memory_mib):
+            raise Conflict(
+                f"image `{image}` has {version.memory_mib} MiB of memory, not {memory_mib}",
+                hint="memory is a property of an image: leave --memory out, or choose another image",
+            )
+    else:
+        version = await active_version(plane, await image_arn(plane, sized_image_name(image, memory_mib)))
+    if options.cpus and version.memory_mib:
+        check_cpus(options.cpus, version.memory_mib)
+    return version
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    size_bytes = sum(len(os.fsencode(key)) + len(os.fsencode(value)) + 2 for key, value in env.items())
+    if size_bytes > _MAX_ENV_BYTES:
+        raise UsageError(
+            f"the environment has {size_bytes} bytes, more than {_MAX_ENV_BYTES}",
+            hint="copy large values into a file of the sandbox with `sbx cp`",
+        )
+
+
+def _identity(name: str, purpose: str) -> str:
+    """What the guest is told about itself, so that another machine can rebuild the list from it."""
+    identity = {"v": 1, "name": name, "owner": f"{_user()}@{socket.gethostname()}", "purpose": purpose}
+    return json.dumps(identity, separators=(",", ":"), sort_keys=True)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A uid without an entry, as in many containers.
+        return f"uid-{os.geteuid()}"

@@ -1,0 +1,106 @@
+"""Small promises of the command line that scripts and hands rely on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.sbx import Sbx
+
+
+def test_a_command_that_ends_does_not_wait_for_our_standard_input(sbx: Sbx, app: str) -> None:
+    with sbx.spawn("exec", "-i", app, "--", "head", "-c", "5", stdin=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        running.stdin.write(b"hello and more")
+        running.stdin.flush()
+        # Its standard input stays open: a pipe whose other end never closes.
+        assert running.wait(30) == 0
+        assert running.stdout is not None
+        assert running.stdout.read() == b"hello"
+
+
+def test_input_arrives_byte_exact_and_ends(sbx: Sbx, app: str) -> None:
+    data = os.urandom(300_000)
+    assert sbx.ok("exec", "-i", app, "--", "cat", stdin=data).stdout == data
+    assert sbx.ok("exec", "-i", app, "--", "wc", "-l", stdin=b"a\nb\n").out.strip() == "2"
+    assert sbx.ok("exec", app, "--", "cat", stdin=b"not passed on").stdout == b""
+
+
+def test_a_reader_that_leaves_ends_the_command_in_the_sandbox(sbx: Sbx, app: str) -> None:
+    line = f"{sys.executable} -m sbxtui exec {app} -- yes left-behind | head -n 1"
+    subprocess.run(["bash", "-c", line], env=sbx.environment(), capture_output=True, timeout=60, check=True)
+    assert sbx("exec", app, "--", "pgrep", "-f", "yes left-behind").code == 1
+
+
+def test_waiting_for_the_end_waits_for_it(sbx: Sbx) -> None:
+    sbx.ok("create", "brief", "-m", "512")
+    with sbx.spawn("wait", "brief", "--for", "terminated") as waiting:
+        sbx.ok("rm", "brief", "--yes")
+        assert waiting.wait(30) == 0
+
+
+@pytest.mark.parametrize("keys", ["-age", "age,-name"])
+def test_sorting_can_run_backwards(sbx: Sbx, app: str, keys: str) -> None:
+    assert app in sbx.ok("ls", "-q", "--sort", keys).out.split()
+
+
+def test_every_verb_has_a_document_under_json(sbx: Sbx, app: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    lines = [
+        ["fs", "mkdir", app, "made"],
+        ["cp", str(tmp_path / "file"), f"{app}:made/file"],
+        ["fs", "cp", app, "made/file", "made/copy"],
+        ["fs", "mv", app, "made/copy", "made/moved"],
+        ["fs", "ls", app, "made"],
+        ["fs", "stat", app, "made/file"],
+        ["fs", "rm", app, "made/moved"],
+        ["cp", f"{app}:made/file", str(tmp_path / "back")],
+        ["context", "use", "local"],
+        ["context", "ls"],
+        ["label", app, "team=blue"],
+        ["ps", app],
+        ["inspect", app],
+        ["doctor"],
+        ["local", "status"],
+        ["local", "env"],
+        ["local", "reset", "--dry-run"],
+        ["prune", "--dry-run"],
+        ["runner", "status"],
+        ["runner", "stop"],
+        ["exec", app, "--", "true"],
+    ]
+    for words in lines:
+        assert sbx.ok("--json", *words).json is not None, words
+
+
+def test_the_commands_own_flags_are_not_ours(sbx: Sbx, app: str) -> None:
+    assert sbx.ok("exec", app, "--", "echo", "--json", "--debug", "-q").out == "--json --debug -q"
+    failed = sbx("exec", app, "--cwd", "/nowhere", "--", "true", "--debug")
+    assert "Traceback" not in failed.err
+
+
+def test_copies_follow_the_rules_of_cp(sbx: Sbx, app: str, tmp_path: Path) -> None:
+    source = tmp_path / "söurce dir"
+    (source / "sub").mkdir(parents=True)
+    (source / "sub" / "a file").write_bytes(b"\x00\xff")
+    (source / "sub" / "a file").chmod(0o751)
+    sbx.ok("cp", "-r", str(source), f"{app}:copied")
+    sbx.ok("cp", "-r", str(source), f"{app}:copied")
+    listed = sbx.ok("exec", app, "--", "sh", "-c", "cd copied && find . -type f | sort").out.splitlines()
+    assert listed == ["./sub/a file", "./söurce dir/sub/a file"]
+    assert sbx.ok("exec", app, "--", "stat", "-c", "%a", "copied/sub/a file").out == "751"
+
+    back = tmp_path / "back"
+    back.mkdir()
+    sbx.ok("cp", "-r", f"{app}:copied/sub", str(back))
+    assert (back / "sub" / "a file").read_bytes() == b"\x00\xff"
+    assert (back / "sub" / "a file").stat().st_mode & 0o777 == 0o751
+
+    assert sbx("cp", str(source), f"{app}:x").code == 2
+    assert sbx("cp", f"{app}:no-such", str(tmp_path)).code == 4
+    assert sbx("cp", "-r", f"{app}:copied/..", str(back)).code == 2
+    assert sbx("cp", f"{app}:copied/sub/a file", str(tmp_path / "missing" / "x")).code == 4
