@@ -29,13 +29,13 @@ class _Call:
         self._fields = fields
         self.scene = scene
 
-    def path(self, name: str = "path") -> str:
-        """A required path, absolute."""
+    def path(self, name: str = "path", *, follows: bool = True) -> str:
+        """A required path, absolute. `follows`: whether the operation follows a link it names."""
         value = self._fields.get(name, "")
         if not isinstance(value, str):
             raise WireError(400, "bad_request", f"`{name}` must be a string")
         try:
-            return resolve(value, self.scene.workdir)
+            return resolve(value, self.scene.workdir, self.scene.root, follows=follows)
         except FileError as exc:
             raise WireError(exc.status, exc.code, f"`{name}`: {exc.message}") from exc
 
@@ -75,7 +75,7 @@ async def _mkdir(call: _Call) -> Response:
 
 
 async def _rm(call: _Call) -> Response:
-    path, is_recursive, is_forced = call.path(), call.flag("recursive"), call.flag("force")
+    path, is_recursive, is_forced = call.path(follows=False), call.flag("recursive"), call.flag("force")
     consent = call.flag("even_workdir")
     await in_thread(
         lambda: fileverbs.remove(call.scene, path, is_recursive=is_recursive, is_forced=is_forced, has_consent=consent)
@@ -84,7 +84,8 @@ async def _rm(call: _Call) -> Response:
 
 
 async def _mv(call: _Call) -> Response:
-    path, to, is_exclusive, has_parents = call.path(), call.path("to"), call.flag("no_overwrite"), call.flag("parents")
+    path, to = call.path(follows=False), call.path("to", follows=False)
+    is_exclusive, has_parents = call.flag("no_overwrite"), call.flag("parents")
     await in_thread(lambda: fileverbs.move(call.scene, path, to, is_exclusive=is_exclusive, has_parents=has_parents))
     return json_response({})
 
@@ -101,7 +102,8 @@ async def _cp(call: _Call) -> Response:
 
 
 async def _stat(call: _Call) -> Response:
-    path, follow = call.path(), call.flag("follow")
+    follow = call.flag("follow")
+    path = call.path(follows=follow)
     seen = await in_thread(lambda: fileverbs.look(path, follow=follow))
     if seen is None:
         raise WireError(404, "file_not_found", f"{shown(path)}: no such file or directory")
@@ -126,7 +128,8 @@ async def _check(call: _Call) -> Response:
 
 
 async def _exists(call: _Call) -> Response:
-    path, follow = call.path(), call.flag("follow")
+    follow = call.flag("follow")
+    path = call.path(follows=follow)
     seen = await in_thread(lambda: fileverbs.look(path, follow=follow))
     return json_response({"exists": seen is not None, "kind": "" if seen is None else seen["kind"]})
 
@@ -190,7 +193,8 @@ async def post_op(request: Request) -> Response:
         raise WireError(400, "bad_request", f"`{fields['op']}` has no field {ascii(strange[0])[:80]}")
     guest = request.guest
     stop = threading.Event()
-    scene = Scene(guest.state.workdir, owner_of(guest.state.settings), journal_of(guest), stop)
+    settings = guest.state.settings
+    scene = Scene(guest.state.workdir, settings.root, owner_of(settings), journal_of(guest), stop)
     run = asyncio.ensure_future(op.run(_Call(fields, scene)))
     gone = asyncio.ensure_future(request.until_disconnect())
     try:

@@ -2,7 +2,8 @@
 
 Paths are `str` with surrogateescape, relative ones start at the workdir; they stay text, because `pathlib` drops a
 trailing slash, which says "must be a directory". Symbolic links are followed as every program in the sandbox would
-follow them: inside a sandbox there is no boundary that a path could cross.
+follow them: inside a sandbox there is no boundary that a path could cross. Only where a sandbox shares the host's files
+is every path kept below its own folder.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sbxguest import boundary
 from sbxguest.tree.report import shown
 
 _HASH_CHUNK_BYTES = 1024 * 1024
@@ -92,11 +94,17 @@ class Owner:
                 os.chown(target, self.uid, gid, follow_symlinks=False)
 
 
-def resolve(raw: str, workdir: str) -> str:
+def resolve(raw: str, workdir: str, root: str = "", *, follows: bool = True) -> str:
     """An absolute path for what a caller wrote; nothing is normalised away that the kernel should decide.
 
+    Args:
+        raw: As written.
+        workdir: Where relative paths start.
+        root: Must hold it, unless empty; see `boundary`.
+        follows: Whether the operation follows a link that the path itself names.
+
     Raises:
-        FileError: It is empty, holds a NUL, or is not text that stands for bytes.
+        FileError: It is empty, holds a NUL, is not text that stands for bytes, or leads out of `root`.
     """
     if not raw:
         raise FileError("bad_path", 400, "the path is empty")
@@ -107,7 +115,16 @@ def resolve(raw: str, workdir: str) -> str:
     except UnicodeEncodeError as exc:
         raise FileError("bad_path", 400, "the path holds half a character") from exc
     # Joined as text: `Path` would drop a trailing slash, which says "must be a folder".
-    return os.path.join(workdir, raw)
+    path = os.path.join(workdir, raw)
+    refuse_outside(path, root, follows=follows)
+    return path
+
+
+def refuse_outside(path: str, root: str, *, follows: bool = True) -> None:
+    """Raise FileError if `path` leads out of `root`."""
+    if not boundary.is_below(path, root, follows=follows):
+        message = f"{shown(path)}: this sandbox shares the host's files and is kept to those below {root}"
+        raise FileError("access_denied", 403, message)
 
 
 def kind_of(mode: int) -> str:

@@ -86,10 +86,11 @@ def path_of(request: Request) -> str:
     """The absolute path the query string names.
 
     Raises:
-        WireError: 400, there is none.
+        WireError: 400, there is none; 403, it leads out of the sandbox.
     """
     try:
-        return resolve(request.query.get("path", ""), request.guest.state.workdir)
+        state = request.guest.state
+        return resolve(request.query.get("path", ""), state.workdir, state.settings.root)
     except FileError as exc:
         raise WireError(exc.status, exc.code, exc.message) from exc
 

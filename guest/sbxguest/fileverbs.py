@@ -13,7 +13,16 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sbxguest.fileops import FileError, Owner, entry, from_os_error, make_parents, open_regular, translated
+from sbxguest.fileops import (
+    FileError,
+    Owner,
+    entry,
+    from_os_error,
+    make_parents,
+    open_regular,
+    refuse_outside,
+    translated,
+)
 from sbxguest.filewrite import AtomicWriter, Journal, WriteOptions
 from sbxguest.tree.report import TEMP_PREFIX, shown
 
@@ -30,6 +39,7 @@ class Scene:
     """What every verb works in; setting `stop` ends a long one early with `aborted`."""
 
     workdir: str
+    root: str
     owner: Owner
     journal: Journal
     stop: threading.Event
@@ -225,6 +235,8 @@ def _copy_tree(scene: Scene, path: str, to: str) -> list[str]:
     while pending:
         folder = pending.pop()
         scene.check(path)
+        # The tree may be merged into one that holds links.
+        refuse_outside(os.path.join(to, folder), scene.root)
         _copy_folder(scene, os.path.join(path, folder), os.path.join(to, folder), locked)
         with translated(path), os.scandir(os.path.join(path, folder)) as children:
             for child in children:
@@ -268,6 +280,7 @@ def _copy_link(scene: Scene, path: str, to: str) -> None:
 
 
 def _copy_file(scene: Scene, path: str, to: str) -> None:
+    refuse_outside(to, scene.root)
     fd, found = open_regular(path)
     try:
         options = WriteOptions(mode=stat.S_IMODE(found.st_mode), mtime_ns=found.st_mtime_ns, is_durable=False)

@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from sbxguest import wire
+from sbxguest import boundary, wire
 from sbxguest.app import Request, Response, Route, WireError, json_response
 from sbxguest.jobspec import check_env
 from sbxguest.version import GUEST_VERSION
@@ -42,6 +42,14 @@ async def launch(request: Request) -> Response:
     workdir = body.get("workdir", "")
     if not isinstance(workdir, str) or "\0" in workdir or (workdir and not posixpath.isabs(workdir)):
         raise WireError(400, "bad_workdir", "`workdir` must be an absolute path")
+    root = request.guest.state.settings.root
+    if workdir and not boundary.is_below(workdir, root):
+        raise WireError(
+            400,
+            "bad_workdir",
+            f"this sandbox shares the host's files: its working folder must lie below {root}",
+            hint="leave the working folder out, or use an isolating runtime",
+        )
     request.guest.state.set_launch(env, workdir)
     return json_response({"workdir": request.guest.state.workdir})
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sbxguest import wire
+from sbxguest import boundary, wire
 from sbxguest.app import WireError
 from sbxguest.spawn import Spec
 from sbxguest.state import GuestState
@@ -185,7 +185,11 @@ def _cwd(body: Mapping[str, Any], state: GuestState) -> str:
     cwd = body.get("cwd") or ""
     if not isinstance(cwd, str) or "\0" in cwd or len(cwd) > 4096:
         raise _bad("bad_cwd", "`cwd` must be a path of at most 4096 characters without NUL bytes")
-    return posixpath.join(state.workdir, cwd) if cwd else state.workdir
+    cwd = posixpath.join(state.workdir, cwd)
+    root = state.settings.root
+    if not boundary.is_below(cwd, root):
+        raise _bad("bad_cwd", f"this sandbox shares the host's files: `cwd` must lie below {root}")
+    return cwd
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:

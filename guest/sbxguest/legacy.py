@@ -207,7 +207,8 @@ def _path(body: dict[str, Any], request: Request) -> str:
     if not isinstance(path, str):
         raise WireError(400, "bad_request", "`path` must be a string")
     try:
-        return resolve(path, request.guest.state.workdir)
+        state = request.guest.state
+        return resolve(path, state.workdir, state.settings.root)
     except FileError as exc:
         raise WireError(exc.status, exc.code, exc.message) from exc
 

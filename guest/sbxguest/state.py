@@ -33,6 +33,7 @@ class GuestSettings:
     port: int = 8080
     hook_port: int = 9000
     workdir: str = DEFAULT_WORKDIR
+    root: str = ""
     job_uid: int | None = None
     job_gid: int | None = None
     isolation: str = ""
@@ -56,6 +57,8 @@ class GuestSettings:
             port=8080 if port is None else port,
             hook_port=9000 if hook_port is None else hook_port,
             workdir=env.get("SBX_WORKDIR") or DEFAULT_WORKDIR,
+            # Set where the sandbox's files are the host's: nothing above this folder is the sandbox's own.
+            root=env.get("SBX_ROOT", ""),
             job_uid=job_uid,
             job_gid=job_uid if job_gid is None else job_gid,
             isolation=env.get("SBX_ISOLATION", ""),

@@ -60,6 +60,8 @@ def guest_env(spec: SandboxSpec, runtime: Runtime, limits: Limits, ports: Mappin
             }
         ),
     }
+    if not runtime.has_own_network:
+        env["SBX_ROOT"] = str(spec.sandbox_dir)
     return env
 
 
