@@ -8,7 +8,9 @@ connection is refused meanwhile.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import resource
 import select
 import signal
 import socket
@@ -42,8 +44,17 @@ def main() -> NoReturn:
     kernel.become_subreaper()
     kernel.close_memory()
     kernel.set_oom_score(_OOM_SCORE)
+    _raise_open_files()
     _Init(sockets, env).run()
     sys.exit(0)
+
+
+def _raise_open_files() -> None:
+    """Several descriptors a job are kept here and in the server; jobs themselves get the usual limit back."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    shim.job_open_files = soft
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _say(text: str) -> None:
@@ -151,7 +162,12 @@ class _Init:
     # -- the server ---------------------------------------------------------------------------------------------------
 
     def _start_server(self) -> None:
-        ours, theirs = make_pair()
+        try:
+            ours, theirs = make_pair()
+        except OSError as exc:
+            _say(f"cannot start the server: {exc}")
+            self._plan_restart()
+            return
         fds = [theirs.fileno(), *(sock.fileno() for sock in self._sockets)]
         # The package may have been put on the path by hand, and -I drops it; the server gets the path init has.
         code = f"import sys; sys.path[:] = {sys.path!r}; from sbxguest.server import main; main({fds[0]}, {fds[1:]})"
@@ -214,17 +230,27 @@ class _Init:
         key = str(message.get("job", ""))
         match message["op"]:
             case "spawn":
-                self._spawn(key, dict(zip(message["fds"], fds, strict=True)))
+                self._spawn(key, message["fds"], fds)
             case "signal":
                 self._signal(key, message)
             case "drop":
                 self._store.drop(key, message["names"])
             case "put":
-                self._store.put(str(message["name"]), fds[0])
+                if fds:
+                    self._store.put(str(message["name"]), fds[0])
+                else:
+                    _say(f"no descriptor is free to keep `{message['name']}`")
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
-    def _spawn(self, key: str, fds: dict[str, int]) -> None:
+    def _spawn(self, key: str, names: list[str], received: list[int]) -> None:
+        if len(received) != len(names):
+            # The kernel leaves out what this process has no number for; the other end cannot know.
+            descriptors.close_all(received)
+            entry = self._store.add(key, {})
+            self._tell(self._store.note(entry, {"op": "failed", "stage": "spawn", "errno": errno.EMFILE}))
+            return
+        fds = dict(zip(names, received, strict=True))
         entry = self._store.add(key, {name: fds.pop(name) for name in KEPT if name in fds})
         try:
             chosen = self._idle_shims.pop() if self._idle_shims else self._fork_shim()

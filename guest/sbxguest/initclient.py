@@ -46,6 +46,10 @@ class InitClient:
         poll.register(self._link.sock, select.POLLIN)
         while poll.poll(_SYNC_TIMEOUT_MS) and not self._link.is_closed:
             for message, fds in self._link.receive():
+                if len(fds) < len(message.get("fds", ())) + (message["op"] == "put"):
+                    # More than this process may open: better to serve without that job than not at all.
+                    descriptors.close_all(fds)
+                    continue
                 match message["op"]:
                     case "settings":
                         kept.env = message["env"]

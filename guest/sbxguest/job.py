@@ -328,6 +328,8 @@ class Job:
     def close_stdin(self) -> None:
         """End the job's stdin; nothing happens if it has ended."""
         if self.stdin_fd >= 0:
+            # Somebody may be waiting to write: the loop must forget the number before another file gets it.
+            asyncio.get_running_loop().remove_writer(self.stdin_fd)
             os.close(self.stdin_fd)
             self.stdin_fd = -1
             self._init.drop(self.id, "in_w")
@@ -339,6 +341,7 @@ class Job:
         for name in list(self._pipes):
             self._close_pipe(name)
         self.close_stdin()
+        self.state.close()
         self.log.close()
         self.wake()
 

@@ -77,6 +77,7 @@ async def write_stdin(request: Request) -> Response:
     _check_has_stdin(job)
     offset = request.whole("offset", 0)
     async with job.stdin_lock:
+        _check_kept(job)
         if offset > job.state.stdin_accepted:
             raise _stdin_conflict(job, "bad_offset", f"stdin of job `{job.id}` is at {job.state.stdin_accepted}")
         async for piece in request.stream():
@@ -84,6 +85,7 @@ async def write_stdin(request: Request) -> Response:
             offset += len(piece)
             if not await _feed(job, fresh):
                 break
+        _check_kept(job)
         if request.flag("eof") and job.state.stdin_accepted >= offset:
             _end_stdin(job)
     return json_response({"accepted": job.state.stdin_accepted})
@@ -94,6 +96,7 @@ async def end_stdin(request: Request) -> Response:
     job = _job(request)
     _check_has_stdin(job)
     async with job.stdin_lock:
+        _check_kept(job)
         _end_stdin(job)
     return json_response({"accepted": job.state.stdin_accepted})
 
@@ -216,6 +219,12 @@ def _check_has_stdin(job: Job) -> None:
         raise _stdin_conflict(job, "no_stdin", f"job `{job.id}` was started without stdin")
 
 
+def _check_kept(job: Job) -> None:
+    """The job may have been deleted while the request waited for its turn or for its bytes."""
+    if job.log.is_closed:
+        raise WireError(404, "not_found", f"job `{job.id}` was deleted")
+
+
 async def _feed(job: Job, data: bytes) -> bool:
     """Write all of it; False if the job did not read for a while."""
     loop = asyncio.get_running_loop()
@@ -247,12 +256,14 @@ async def _until_writable(job: Job, give_up_s: float) -> None:
     fd = job.stdin_fd
     loop.add_writer(fd, job.wake)
     try:
-        # Any wake-up is good enough: the caller's write says whether there is room.
+        # Any wake-up is good enough: the caller's next look says whether there is room.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(give_up_s):
                 await job.changed()
     finally:
-        loop.remove_writer(fd)
+        # Closed meanwhile, the number may be another file's by now.
+        if job.stdin_fd == fd:
+            loop.remove_writer(fd)
 
 
 def _end_stdin(job: Job) -> None:

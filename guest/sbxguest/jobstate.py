@@ -41,8 +41,14 @@ class JobState:
         ) = _STATE.unpack(data)
         self.flags = Flag(flags)
 
+    def close(self) -> None:
+        """The log file is being closed, and its number may soon be another file's: write nothing any more."""
+        self._fd = -1
+
     def save(self) -> None:
-        """Write it through."""
+        """Write it through; without effect after `close`."""
+        if self._fd < 0:
+            return
         data = _STATE.pack(
             self.ran_ms,
             self.stdin_accepted,

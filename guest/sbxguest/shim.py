@@ -9,6 +9,7 @@ of this one is left: a fork costs more than starting a program. When its link cl
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import sys
@@ -18,6 +19,9 @@ from typing import Any, NoReturn
 from sbxguest import descriptors, kernel
 from sbxguest.link import Link
 from sbxguest.spawn import SpawnFailed, Spec, start
+
+# Of open files; set by init, which has raised its own.
+job_open_files = 0
 
 _KILL_PASSES = 2000
 _KILL_PAUSE_S = 0.001
@@ -32,6 +36,7 @@ def run(link: Link) -> NoReturn:
         own = link.sock.fileno()
         os.closerange(3, own)
         os.closerange(own + 1, os.sysconf("SC_OPEN_MAX"))
+        _restore_open_files()
         kernel.become_subreaper()
         kernel.set_oom_score(0)
         _Shim(link).run()
@@ -150,6 +155,13 @@ class _Shim:
             if not self._has_children:
                 return
             time.sleep(_KILL_PAUSE_S)
+
+
+def _restore_open_files() -> None:
+    """What jobs inherit: old programs count up to the limit, or hold no larger number than the usual one."""
+    if job_open_files:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (job_open_files, hard))
 
 
 def _send(pid: int, number: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -11,6 +13,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from sbxtui.guest.client import GuestClient
@@ -74,6 +77,38 @@ async def test_a_shim_that_is_killed_ends_its_job_and_no_other(guest: GuestProce
     await client.delete_job("other")
     assert (await client.exec(["echo", "on"])).stdout == b"on\n"
     await asyncio.gather(other, return_exceptions=True)
+
+
+async def test_a_full_table_of_descriptors_fails_the_one_job_and_harms_no_other(tmp_path: Path) -> None:
+    # Each job needs more numbers in init than in the server, so init's table is the one that fills.
+    prefix = ("sh", "-c", 'ulimit -n 100; exec "$0" "$@"')
+    async with running_guest(tmp_path, prefix=prefix) as guest, httpx.AsyncClient(base_url=guest.url) as http:
+        started: list[str] = []
+        refused: httpx.Response | None = None
+        while refused is None:
+            job_id = f"j{len(started)}"
+            body = {"id": job_id, "argv": ["sleep", "1000"], "stdin": "pipe"}
+            answer = await http.post("/v2/jobs", json=body)
+            if answer.status_code == 201:
+                started.append(job_id)
+            else:
+                refused = answer
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "cannot_start")
+        assert os.strerror(errno.EMFILE) in refused.json()["error"]["message"]
+        states = {job["id"]: job["state"] for job in (await http.get("/v2/jobs")).json()["jobs"]}
+        assert states == dict.fromkeys(started, "running")
+        await http.delete(f"/v2/jobs/{started.pop()}")
+        await http.delete(f"/v2/jobs/{started.pop()}")
+        ran = (await http.post("/v2/jobs?wait_s=20", json={"id": "again", "argv": ["true"]})).json()
+        assert ran["exit"]["code"] == 0
+
+
+async def test_jobs_do_not_inherit_the_limit_of_open_files_that_the_guest_raised_for_itself(tmp_path: Path) -> None:
+    prefix = ("sh", "-c", 'ulimit -Sn 300; exec "$0" "$@"')
+    async with running_guest(tmp_path, prefix=prefix) as guest, GuestClient(guest.url, None) as client:
+        assert (await client.exec(["sh", "-c", "ulimit -Sn"])).stdout == b"300\n"
+        raised, hard = resource.prlimit(guest.init_pid, resource.RLIMIT_NOFILE)
+        assert raised == hard
 
 
 async def test_a_server_that_keeps_dying_is_started_again_each_time_and_hangs_no_command(

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from sbxguest import wire
+from sbxguest.jobstate import Flag, JobState
 from sbxguest.wire import Frame, FrameDecoder, FrameType
 from tests.support.guest_process import GuestProcess, children_of, running_guest
 
@@ -312,3 +313,39 @@ async def test_a_held_job_with_a_small_ring_is_read_whole_in_windows_of_half_of_
         if frames[-1].type == FrameType.EXIT:
             break
     assert bytes(data) == b"".join(b"%d\n" % n for n in range(1, 100_001))
+
+
+async def test_input_and_its_end_that_wait_for_a_job_that_is_deleted_touch_no_other_file(
+    guest: GuestProcess, http: httpx.AsyncClient
+) -> None:
+    await _start(http, "d", "exec sleep 1000", stdin="pipe")
+    server_pid = guest.server_pid
+    feeding = asyncio.create_task(http.post("/v2/jobs/d/stdin", params={"offset": 0}, content=bytes(4 << 20)))
+    while not (await http.get("/v2/jobs/d")).json()["stdin_accepted"]:
+        await asyncio.sleep(0)
+    waiting = [
+        asyncio.create_task(http.post("/v2/jobs/d/eof")),
+        asyncio.create_task(http.post("/v2/jobs/d/stdin", params={"offset": 0, "eof": 1}, content=b"more")),
+    ]
+    # Answered behind both on the same server: they wait for their turn by then.
+    for _ in range(3):
+        await http.get("/healthz")
+    assert (await http.delete("/v2/jobs/d")).status_code == 200
+    assert _error(await feeding) in ((404, "not_found"), (409, "stdin_closed"))
+    # Its end comes before it is forgotten, and either may be what they find.
+    assert {answer.status_code for answer in await asyncio.gather(*waiting)} <= {200, 404, 409}
+    assert (await _run(http, "after", "cat", stdin="none"))["exit"]["code"] == 0
+    assert guest.server_pid == server_pid
+
+
+def test_the_state_of_a_forgotten_job_is_written_nowhere(tmp_path: Path) -> None:
+    fd = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    try:
+        state = JobState(fd)
+        state.set(Flag.ENDING)
+        before = (tmp_path / "log").read_bytes()
+        state.close()
+        state.set(Flag.STDIN_ENDED)
+        assert (tmp_path / "log").read_bytes() == before
+    finally:
+        os.close(fd)
