@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No `NO_COLOR` and nothing of textual's in the environment."""
+    """No `NO_COLOR` and nothing of textual's in the environment, but the snapshot plugin's own folder."""
     for name in list(os.environ):
-        if name == "NO_COLOR" or name.startswith("TEXTUAL"):
+        if name == "NO_COLOR" or (name.startswith("TEXTUAL") and name != "TEXTUAL_SNAPSHOT_TEMPDIR"):
             monkeypatch.delenv(name)
