@@ -23,7 +23,12 @@ _GRACE = timedelta(seconds=10)
 
 def key_of(sandbox: Sandbox) -> str:
     """What marks and the cursor hold on to: the id, or the name while a launch has no id yet."""
-    return sandbox.id or f"name:{sandbox.name}"
+    return sandbox.id or early_key_of(sandbox)
+
+
+def early_key_of(sandbox: Sandbox) -> str:
+    """What `key_of` was before the sandbox had its id."""
+    return f"name:{sandbox.name}"
 
 
 class Fleet:

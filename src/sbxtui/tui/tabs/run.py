@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from sbxtui.core.model import Sandbox, SandboxState
-from sbxtui.tui.fleet import key_of
+from sbxtui.tui.fleet import early_key_of, key_of
 from sbxtui.tui.widgets.output import OutputView
 from sbxtui.tui.widgets.transcript import Transcript
 from sbxtui.tui.words import shown_name, state_text
@@ -92,10 +92,20 @@ class RunTab(Vertical):
         """Show the transcript of a sandbox; None: there is none to show."""
         is_other = self.sandbox is None or sandbox is None or key_of(sandbox) != key_of(self.sandbox)
         self.sandbox = sandbox
+        self._keep_early_transcript()
         self.query_one(LineInput).disabled = sandbox is None
         if is_other:
             self.query_one(OutputView).show(self._transcript() or Transcript())
         self.refresh_status()
+
+    def _keep_early_transcript(self) -> None:
+        """What was run in a sandbox before it had its id stays with it."""
+        if self.sandbox is None or not self.sandbox.id or not self.sandbox.name:
+            return
+        early, late = early_key_of(self.sandbox), key_of(self.sandbox)
+        if early in self.transcripts and late not in self.transcripts:
+            self.transcripts[late] = self.transcripts.pop(early)
+            self._began[late] = self._began.pop(early, monotonic())
 
     def arrived(self, transcript: Transcript) -> None:
         """Output came to a transcript; it is painted if it is the one on screen."""
