@@ -58,9 +58,6 @@ class Channel(IntEnum):
     PTY = 3
 
 
-CHANNEL_NAMES = {Channel.OUT: "out", Channel.ERR: "err", Channel.PTY: "pty"}
-
-
 class BadFrame(ValueError):
     """The bytes are no frame stream, or a frame is larger than any sender makes."""
 

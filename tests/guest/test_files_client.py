@@ -23,6 +23,7 @@ from sbxtui.core.errors import (
     UsageError,
 )
 from sbxtui.guest.client import GuestClient
+from sbxtui.guest.faults import MAX_ANSWER_BYTES
 from sbxtui.guest.files import GuestFiles
 from tests.support.guest_process import GuestProcess
 
@@ -217,8 +218,8 @@ App = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def stranger(answer: bytes) -> AsyncIterator[GuestFiles]:
-    """A server that answers every request with the same bytes, and closes."""
+async def stranger_url(answer: bytes) -> AsyncIterator[str]:
+    """The address of a server that answers every request with the same bytes, and closes."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -226,7 +227,14 @@ async def stranger(answer: bytes) -> AsyncIterator[GuestFiles]:
         writer.close()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    async with server, httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as http:
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@asynccontextmanager
+async def stranger(answer: bytes) -> AsyncIterator[GuestFiles]:
+    """Files of such a server."""
+    async with stranger_url(answer) as url, httpx.AsyncClient(base_url=url) as http:
         yield GuestFiles(http)
 
 
@@ -254,6 +262,22 @@ async def test_an_answer_that_makes_no_sense_is_an_unreachable_guest(what: str) 
     async with stranger(NONSENSE[what]) as files:
         with pytest.raises(GuestUnreachable):
             await files.stat("a")
+
+
+async def test_an_answer_without_end_is_not_read_to_its_end() -> None:
+    endless = b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (MAX_ANSWER_BYTES + 1)
+    async with stranger(endless) as files:
+        with pytest.raises(GuestUnreachable, match="longer than"):
+            await files.stat("a")
+    async with stranger_url(endless) as url, GuestClient(url, None) as client:
+        with pytest.raises(GuestUnreachable, match="longer than"):
+            await client.transport.call("GET", "/v2/hello", doing="asking")
+
+
+async def test_a_listing_longer_than_asked_for_is_cut_here() -> None:
+    async with stranger(reply(ENTRY * 50)) as files:
+        listing = await files.list("a", limit=3)
+    assert (len(listing.entries), listing.is_truncated) == (3, True)
 
 
 @pytest.mark.parametrize("body", [ENTRY, ENTRY[:-1], b"x" * 1_000_000, ENTRY + b'{"end":false}\n'])

@@ -94,6 +94,23 @@ def test_an_open_store_survives_the_removal_of_its_home(home: Home, store: Store
     again.close()
 
 
+def test_an_open_store_whose_home_cannot_be_made_anew_says_so_and_works_again_once_it_can(
+    home: Home, store: Store
+) -> None:
+    shutil.rmtree(home.state_dir)
+    home.state_dir.write_text("in the way")
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            Registry(store).list()
+        with pytest.raises(StoreError), store.transaction():
+            pass
+    home.state_dir.unlink()
+    Registry(store).adopt("local", "calm-otter", record("microvm-1"), actor="test")
+    again = Store.open(home)
+    assert [row.name for row in Registry(again).list()] == ["calm-otter"]
+    again.close()
+
+
 async def test_polling_notices_a_file_started_anew(home: Home, store: Store) -> None:
     async with asyncio.timeout(15), Listener(home, poll_s=0.01) as listener:
         for bell in home.bells_dir.iterdir():

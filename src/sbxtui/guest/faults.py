@@ -25,6 +25,7 @@ from sbxtui.core.errors import (
 )
 from sbxtui.core.text import harmless_line
 
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _MAX_ERROR_BYTES = 64 * 1024
 _BY_CODE: Mapping[str, type[SbxError]] = {
     "file_not_found": FileMissing,
@@ -89,7 +90,7 @@ async def raise_for_answer(answer: httpx.Response) -> None:
     """Raise the error an answer stands for; returns for 2xx. At most 64 KiB of an error's body are read."""
     if answer.is_success:
         return
-    said = _error_object(await _head_of(answer))
+    said = _error_object(await head_of(answer))
     code = said.get("code") if isinstance(said.get("code"), str) else ""
     message = harmless_line(str(said.get("message") or "")) or f"the sandbox answered HTTP {answer.status_code}"
     kind = _BY_CODE.get(str(code)) or _BY_STATUS.get(answer.status_code, SbxError)
@@ -97,7 +98,22 @@ async def raise_for_answer(answer: httpx.Response) -> None:
     raise kind(message, hint=hint, details={"guest_code": harmless_line(str(code)), "http_status": answer.status_code})
 
 
-async def _head_of(answer: httpx.Response) -> bytes:
+async def whole_body(answer: httpx.Response) -> bytes:
+    """The body of a streamed answer, which a guest may make as long as it likes.
+
+    Raises:
+        GuestUnreachable: It is longer than any answer that is held whole.
+    """
+    body = bytearray()
+    async for piece in answer.aiter_raw():
+        body += piece
+        if len(body) > MAX_ANSWER_BYTES:
+            raise garbled(f"it is longer than {MAX_ANSWER_BYTES} bytes")
+    return bytes(body)
+
+
+async def head_of(answer: httpx.Response) -> bytes:
+    """The first 64 KiB of a body at most."""
     if answer.is_stream_consumed or answer.is_closed:
         return answer.content[:_MAX_ERROR_BYTES]
     head = bytearray()

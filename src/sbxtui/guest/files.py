@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from sbxguest.tree import TreeError, TreeReport, Unpacker
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import FileInfo
 from sbxtui.guest import filewire
-from sbxtui.guest.faults import garbled, raise_for_answer, translated
+from sbxtui.guest.faults import garbled, raise_for_answer, translated, whole_body
 from sbxtui.guest.filewire import Download, Listing, shown
 
 _STALL_S = 60.0
@@ -91,11 +91,8 @@ class GuestFiles:
             source = _once(chunks) if isinstance(chunks, bytes) else chunks
             chunks = filewire.exactly(source, size_bytes, path)
         with translated(f"writing {shown(path)}"):
-            answer = await self._http.put(
-                filewire.url("/v2/files", path, query), content=chunks, headers=headers, timeout=_TIMEOUT
-            )
-            await raise_for_answer(answer)
-            return filewire.whole(filewire.as_object(answer.content), "size_bytes")
+            address = filewire.url("/v2/files", path, query)
+            return filewire.whole(await self._ask("PUT", address, chunks, headers), "size_bytes")
 
     async def stat(self, path: str, *, follow: bool = False) -> FileInfo:
         """What is at a path; a link itself unless `follow`."""
@@ -110,13 +107,18 @@ class GuestFiles:
         entries: list[FileInfo] = []
         unreadable: list[str] = []
         is_truncated = False
-        async for line in self._list_lines(path, recursive=recursive, limit=limit):
-            if line.get("end") is True:
-                is_truncated = line.get("truncated") is True
-            elif "error" in line:
-                unreadable.append(filewire.text(line, "path"))
-            else:
-                entries.append(filewire.file_info(line))
+        async with aclosing(self._list_lines(path, recursive=recursive, limit=limit)) as lines:
+            async for line in lines:
+                if line.get("end") is True:
+                    is_truncated = line.get("truncated") is True
+                elif len(entries) + len(unreadable) >= limit:
+                    # A guest that goes on after what it was asked for is not listened to.
+                    is_truncated = True
+                    break
+                elif "error" in line:
+                    unreadable.append(filewire.text(line, "path"))
+                else:
+                    entries.append(filewire.file_info(line))
         return Listing(tuple(sorted(entries, key=lambda one: one.path)), is_truncated, tuple(sorted(unreadable)))
 
     async def iter_list(self, path: str, *, recursive: bool = False) -> AsyncIterator[FileInfo]:
@@ -156,11 +158,8 @@ class GuestFiles:
         """
         query = {"parents": "1"} if has_parents else {}
         with translated(f"writing {shown(path)}"):
-            answer = await self._http.put(
-                filewire.url("/v2/files/tar", path, query), content=filewire.packed(source), timeout=_TIMEOUT
-            )
-            await raise_for_answer(answer)
-        return filewire.harmless_report(filewire.tree_report(filewire.as_object(answer.content)))
+            told = await self._ask("PUT", filewire.url("/v2/files/tar", path, query), filewire.packed(source))
+        return filewire.harmless_report(filewire.tree_report(told))
 
     async def download_tree(self, path: str, target: Path, *, max_bytes: int | None = None) -> TreeReport:
         """Bring what is below a folder of the sandbox into the existing local folder `target`, merging.
@@ -201,11 +200,19 @@ class GuestFiles:
 
     async def _op(self, body: Mapping[str, object]) -> dict[str, Any]:
         with translated(f"{body['op']} {shown(str(body['path']))}"):
-            answer = await self._http.post("/v2/files/op", content=json.dumps(body).encode(), timeout=_TIMEOUT)
-            await raise_for_answer(answer)
-            return filewire.as_object(answer.content)
+            return await self._ask("POST", "/v2/files/op", json.dumps(body).encode())
 
-    async def _list_lines(self, path: str, *, recursive: bool, limit: int | None) -> AsyncIterator[dict[str, Any]]:
+    async def _ask(
+        self, method: str, url: str, content: AsyncIterable[bytes] | bytes, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """One request whose answer is an object."""
+        async with self._http.stream(method, url, content=content, headers=headers, timeout=_TIMEOUT) as answer:
+            await raise_for_answer(answer)
+            return filewire.as_object(await whole_body(answer))
+
+    async def _list_lines(
+        self, path: str, *, recursive: bool, limit: int | None
+    ) -> AsyncGenerator[dict[str, Any], None]:
         body: dict[str, object] = {"op": "list", "path": path, "recursive": recursive}
         if limit is not None:
             body["limit"] = limit

@@ -16,7 +16,7 @@ import httpx
 from sbxguest import wire
 from sbxtui.core.errors import AccessDenied, GuestUnreachable, SbxError, Throttled
 from sbxtui.core.text import harmless_line
-from sbxtui.guest.faults import garbled, raise_for_answer, translated
+from sbxtui.guest.faults import garbled, head_of, raise_for_answer, translated, whole_body
 
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0, pool=30.0)
 # The smallest sandbox takes eight connections in all, and forwards and dashboards want theirs.
@@ -136,13 +136,14 @@ class Transport:
         if document is not None:
             content = json_body(document)
         with translated(doing):
-            answer = await self.http.request(
+            async with self.http.stream(
                 method, path, params=query, headers=headers, content=content, timeout=timeout
-            )
-        await self.check(answer, doing)
+            ) as answer:
+                await self.check(answer, doing)
+                body = await whole_body(answer)
         try:
-            value = answer.json()
-        except ValueError as exc:
+            value = json.loads(body)
+        except (ValueError, RecursionError) as exc:
             raise garbled(f"{doing}: the answer is not JSON") from exc
         if not isinstance(value, dict):
             raise garbled(f"{doing}: the answer is not a JSON object")
@@ -151,7 +152,7 @@ class Transport:
     async def check(self, answer: httpx.Response, doing: str) -> None:
         """Raise what an answer other than success stands for."""
         if answer.status_code == 403 and not is_of_guest(answer):
-            reason = harmless_line((await answer.aread())[:500].decode(errors="replace"))
+            reason = harmless_line((await head_of(answer))[:500].decode(errors="replace"))
             raise AccessDenied(
                 f"{doing}: the endpoint {self.endpoint} refused our token: {reason or 'no reason given'}",
                 hint="check that your credentials may create endpoint tokens for this sandbox",

@@ -73,10 +73,7 @@ class Store:
             StoreTooNew: A newer sbx wrote it; the file is untouched.
             StoreError: The home cannot be written, locked, or shared between processes.
         """
-        try:
-            private_dir(home.state_dir)
-        except SbxError as exc:
-            raise StoreError(exc.message, hint=exc.hint) from exc
+        _make_folder(home)
         opened = opening.open_file(home.store_file, clock())
         return cls(home, opened.connection, opened.notice, clock)
 
@@ -156,11 +153,17 @@ class Store:
         # Another process may have put a damaged file aside, or a person removed the home: writing on into a file
         # without a name would lose every change.
         if opening.inode_of(self.file) != self._inode:
-            self._connection.close()
-            private_dir(self.home.state_dir)
-            opened = opening.open_file(self.file, self._clock())
-            self._connection, self.notice = opened.connection, opened.notice or self.notice
-            self._inode = opening.inode_of(self.file)
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """The new file first: if it cannot be opened, the next call finds everything as it was and tries again."""
+        _make_folder(self.home)
+        opened = opening.open_file(self.file, self._clock())
+        old, self._connection = self._connection, opened.connection
+        self.notice = opened.notice or self.notice
+        self._inode = opening.inode_of(self.file)
+        with contextlib.suppress(sqlite3.Error):
+            old.close()
 
     def _roll_back(self) -> None:
         # SQLite rolls back by itself on a full disk or I/O error; a second ROLLBACK would hide that error.
@@ -181,3 +184,10 @@ class Store:
                 with contextlib.suppress(OSError):
                     opening.suspect_file(self.file).touch(mode=0o600)
             raise failures.store_error(exc, self.file) from exc
+
+
+def _make_folder(home: Home) -> None:
+    try:
+        private_dir(home.state_dir)
+    except SbxError as exc:
+        raise StoreError(exc.message, hint=exc.hint) from exc

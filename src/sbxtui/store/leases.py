@@ -57,17 +57,6 @@ class Leases:
         with self._store.transaction() as transaction:
             return acquire(transaction, kind, key, owner=owner, data=data, expires_at=expires_at)
 
-    def renew(
-        self, kind: str, key: str, *, owner: str, expires_at: datetime | None, data: Mapping[str, object] | None = None
-    ) -> bool:
-        """Keep a lease longer, maybe with new data. False when it is no longer this owner's."""
-        with self._store.transaction() as transaction:
-            changed = transaction.execute(
-                "UPDATE leases SET expires_at = ?, data = coalesce(?, data) WHERE kind = ? AND key = ? AND owner = ?",
-                (_expiry_text(expires_at), None if data is None else object_text(data), kind, key, owner),
-            )
-        return changed == 1
-
     def release(self, kind: str, key: str, *, owner: str) -> bool:
         """Give a lease back. False when it was no longer this owner's."""
         with self._store.transaction() as transaction:
@@ -89,7 +78,7 @@ class Leases:
         return [lease for lease in self.list(kind) if not _is_live(lease, now)]
 
     def claim(self, lease: Lease, owner: str, *, expires_at: datetime | None = None) -> bool:
-        """Take over exactly this dead lease with its data. False when somebody was faster, or it was renewed."""
+        """Take over exactly this dead lease with its data. False when somebody was faster."""
         with self._store.transaction() as transaction:
             changed = transaction.execute(
                 "UPDATE leases SET owner = ?, acquired_at = ?, expires_at = ?"

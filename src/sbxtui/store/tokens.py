@@ -70,11 +70,6 @@ class Tokens:
                 (context, token.sandbox_id, token.value),
             )
 
-    def drop_sandbox(self, context: str, sandbox_id: str) -> None:
-        """Forget all tokens of a sandbox."""
-        with self._store.transaction() as transaction:
-            transaction.execute("DELETE FROM tokens WHERE context = ? AND sandbox_id = ?", (context, sandbox_id))
-
     def claim_mint(self, context: str, sandbox_id: str, ports: Sequence[int], *, owner: str) -> MintTurn:
         """Look for a usable token and, if there is none, try to become the one process that mints it.
 
