@@ -313,7 +313,8 @@ class Job:
         state.exit_code = self._exit_code or 0
         state.ended_ms = time.monotonic_ns() // 1_000_000
         state.end_cursor = self.log.total
-        if self._pipes:
+        # What never started left nothing behind: its pipes are still open at its would-be parent only.
+        if self._pipes and self.failure is None:
             state.flags |= Flag.LINGERING
         if state.exit_code == -signals.SIGKILL and not self._was_killed and oom_kills() > self._oom_kills:
             state.flags |= Flag.OOM

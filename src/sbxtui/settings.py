@@ -71,7 +71,7 @@ def load(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, s
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     named = setup_file or _lookup(environ, "SETUP")[1]
-    project = read_project_file(cwd or Path.cwd(), named, home.trusted_file)
+    project = read_project_file(cwd or _working_folder(), named, home.trusted_file)
     for layer, origin in ((_config_values(home), str(home.config_file)), (project.values, project.origin)):
         for key, value in layer.items():
             values[key] = _convert(key, value, origin)
@@ -82,6 +82,14 @@ def load(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, s
             values[key] = _convert(key, raw, variable)
             sources[key] = variable
     return Settings(home=home, sources=sources, notices=project.notices, **values)
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        # Somebody deleted it under us: then there is no project file in it either.
+        return Path("/nonexistent")
 
 
 def locate_home(environ: Mapping[str, str]) -> Home:

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.stdin import read_stdin
-from sbxtui.core.errors import CommandTimedOut, UsageError
+from sbxtui.core.errors import CommandTimedOut, Unsupported, UsageError
 from sbxtui.core.model import ExecResult
 from sbxtui.services.jobs import Command, OnOutput
+
+_KILLED = 128 + 9
 
 
 async def exec_(call: Call) -> int:
@@ -24,6 +26,8 @@ async def exec_(call: Call) -> int:
 def command_of(call: Call) -> Command:
     """The command of an `exec` or `run` line."""
     args = call.args
+    if getattr(args, "tty", False):
+        raise Unsupported("`sbx exec` has no terminals yet", hint="leave --tty out; -i passes input on")
     if not args.command:
         raise UsageError(f"`sbx {args.verb}` was given no command", hint=f"sbx {args.verb} … -- CMD [ARG…]")
     # For `run`, --env belongs to the sandbox, so that everything in it sees the same environment.
@@ -53,6 +57,8 @@ def finish(call: Call, result: ExecResult) -> int:
         call.out.json(show.exec_json(result))
     if result.lingering:
         call.out.note("note: the command ended, but something it started still runs and holds its output open")
+    if result.exit_code == _KILLED and not result.timed_out:
+        call.out.note("note: killed with signal 9, as happens to what goes over the limits of its sandbox")
     if result.timed_out:
         timeout = f"{call.args.timeout:g} s" if call.args.timeout else "its limit"
         raise CommandTimedOut(f"the command did not end within {timeout}; it was killed with all its children")

@@ -15,6 +15,7 @@ def completion(call: Call) -> int:
     """Print the completion script of a shell."""
     verbs = parser.verbs()
     script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[call.args.shell](verbs)
+    call.out.result({"shell": call.args.shell, "script": script})
     for line in script.splitlines():
         call.out.line(line)
     return 0

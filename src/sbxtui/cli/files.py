@@ -21,6 +21,8 @@ _SHOW_EVERY_S = 0.2
 async def copy(call: Call) -> int:
     """Copy between this machine and a sandbox."""
     source, target = call.args.source, call.args.target
+    if "-" in (source, target):
+        raise UsageError("`cp` copies files, not streams", hint="`sbx fs write` takes our stdin, `sbx fs cat` prints")
     from_remote, to_remote = _REMOTE.fullmatch(source), _REMOTE.fullmatch(target)
     if bool(from_remote) == bool(to_remote):
         raise UsageError(
@@ -149,12 +151,17 @@ def _finish_copy(call: Call, report: TreeReport | None) -> int:
     problems = [{"path": one.path, "code": one.code} for one in report.problems]
     if call.out.is_json:
         call.out.json({"files": report.files, "folders": report.folders, "links": report.links, "problems": problems})
-    call.out.note(f"{report.files} files, {report.folders} folders, {report.links} links")
+    call.out.note(", ".join(_count(getattr(report, kind), kind) for kind in ("files", "folders", "links")))
     if report.problem_count:
         for one in problems:
             call.out.note(f"  left out: {one['path']} ({one['code']})")
-        raise Incomplete(f"{report.problem_count} entries were left out", details={"problems": problems})
+        raise Incomplete(f"left out: {_count(report.problem_count, 'entries')}", details={"problems": problems})
     return 0
+
+
+def _count(number: int, kind: str) -> str:
+    one = {"entries": "entry"}.get(kind, kind.removesuffix("s"))
+    return f"{number} {one if number == 1 else kind}"
 
 
 def _file_row(info: FileInfo) -> tuple[str, ...]:

@@ -66,16 +66,19 @@ async def _list(call: Call, *, all_contexts: bool, with_terminated: bool, filter
         for one in rows:
             call.out.line(one.name or one.id)
     else:
-        _table(call, rows, with_context=all_contexts)
+        _table(
+            call, rows, with_context=all_contexts, is_sure=not filter_text and not any(one.error for one in inventories)
+        )
     for inventory in inventories:
         _report(call, inventory)
     _report_hidden(call, len(matching) - len(shown))
     return next((inventory.error.exit_code for inventory in inventories if inventory.error), 0)
 
 
-def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool) -> None:
+def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool, is_sure: bool) -> None:
     if not rows:
-        call.out.note("no sandboxes: `sbx create` makes one")
+        # Nothing shown is not nothing there: a filter hides, and a control plane that was not reached says nothing.
+        call.out.note("no sandboxes: `sbx create` makes one" if is_sure else "nothing to show")
         return
     columns = ("CONTEXT", *show.SANDBOX_COLUMNS) if with_context else show.SANDBOX_COLUMNS
     cells = [(one.context, *show.sandbox_row(one)) if with_context else show.sandbox_row(one) for one in rows]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 from sbxtui.cli import parser
-from sbxtui.cli.output import Output, give_up_stdout
-from sbxtui.core.errors import Interrupted, SbxError
+from sbxtui.cli.output import Output, fill_closed_streams, give_up_stdout
+from sbxtui.core.errors import AccessDenied, Interrupted, SbxError
 
 if TYPE_CHECKING:
     import argparse
@@ -22,6 +22,7 @@ _BROKEN_PIPE = 128 + signal.SIGPIPE
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `sbx` with `argv` (default: this process's) and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    fill_closed_streams()
     # Before the line is understood, its words must do for how an error about it is shown.
     own = parser.own_words(words)
     out = Output(is_json="--json" in own)
@@ -42,6 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         out.error(exc)
         _show_traceback(is_debug)
         return _error_code(words, exc)
+    except OSError as exc:
+        error = _system_error(exc)
+        out.error(error)
+        _show_traceback(is_debug)
+        return _error_code(words, error)
     except Exception as exc:  # noqa: BLE001 - the last boundary of this process
         out.error(_fault(exc))
         _show_traceback(is_debug)
@@ -73,10 +79,32 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
     try:
         result = run(Call(args, settings, out, services))
         if inspect.iscoroutine(result):
-            result = asyncio.run(result)
+            result = asyncio.run(_until_told(result))
         return int(result or 0)
     finally:
         services.close()
+
+
+async def _until_told(work: Coroutine[Any, Any, object]) -> object:
+    """Run a verb; SIGTERM and a terminal that hangs up end it as Ctrl-C does, with everything it began taken back."""
+    import asyncio
+
+    task = asyncio.ensure_future(work)
+    told: list[int] = []
+
+    def end(number: int) -> None:
+        told.append(number)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        return 128 + told[0]
 
 
 def _error_code(words: Sequence[str], error: SbxError | None) -> int:
@@ -84,6 +112,13 @@ def _error_code(words: Sequence[str], error: SbxError | None) -> int:
     if verb in parser.COMMAND_VERBS:
         return error.exit_code if error and error.exit_code in (124, 126, 127, 130, 255) else _COMMAND_FAILED
     return error.exit_code if error else _FAILED
+
+
+def _system_error(exc: OSError) -> SbxError:
+    """What the system refused, as people say it: a full disk behind stdout, a folder without permission."""
+    where = f"{exc.filename}: " if exc.filename else ""
+    kind = AccessDenied if isinstance(exc, PermissionError) else SbxError
+    return kind(f"{where}{exc.strerror or exc}", hint="`sbx doctor` checks this machine")
 
 
 def _fault(exc: Exception) -> SbxError:

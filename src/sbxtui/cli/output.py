@@ -80,6 +80,16 @@ def is_interactive() -> bool:
     return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
 
 
+def fill_closed_streams() -> None:
+    """Give a program that was started with a closed stdout or stderr one that goes nowhere, as other tools do."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_WRONLY)
+            if handle != number:
+                os.dup2(handle, number)
+            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - it lives as long as the process
+
+
 def give_up_stdout() -> None:
     """After a broken pipe: keep Python from failing again when it flushes stdout at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from sbxtui.cli.adder import Adder, Parser
 from sbxtui.core.text import parse_duration_s
+
+_MAX_LABEL = 1_024
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def seconds(text: str) -> float:
@@ -27,6 +31,21 @@ def pair(text: str) -> tuple[str, str]:
     if not sign or not key or "\0" in text:
         raise argparse.ArgumentTypeError(f"`{text}` must be KEY=VALUE")
     return key, value
+
+
+def label_pair(text: str) -> tuple[str, str]:
+    """A `KEY=VALUE` argument for a label."""
+    if len(text) > _MAX_LABEL:
+        raise argparse.ArgumentTypeError(f"a label has at most {_MAX_LABEL} characters, this one {len(text)}")
+    return pair(text)
+
+
+def variable(text: str) -> tuple[str, str]:
+    """A `NAME=VALUE` argument for the environment."""
+    name, value = pair(text)
+    if not _VARIABLE.fullmatch(name):
+        raise argparse.ArgumentTypeError(f"`{name}` cannot name a variable: letters, digits and _, no digit first")
+    return name, value
 
 
 def _names(parser: Parser, *, many: bool = True) -> None:
@@ -55,8 +74,8 @@ def _create_flags(parser: Parser) -> None:
         help="512, 1024, 2048, 4096 or 8192: picks the image of that size",
     )
     add("--cpus", type=int, default=0, metavar="N", help="checked against what the size gives")
-    add("--env", type=pair, action="append", default=[], metavar="K=V", help="environment of every command")
-    add("--label", type=pair, action="append", default=[], metavar="K=V", help="a label for filters")
+    add("--env", type=variable, action="append", default=[], metavar="K=V", help="environment of every command")
+    add("--label", type=label_pair, action="append", default=[], metavar="K=V", help="a label for filters")
     add(
         "--idle",
         type=whole_seconds,
@@ -111,7 +130,7 @@ def _lifecycle(add: Adder) -> None:
     rename.add_argument("new", metavar="NEW")
     label = add("label", "lifecycle:label", "set labels; `K=` removes one")
     _names(label, many=False)
-    label.add_argument("labels", nargs="+", type=pair, metavar="K=V")
+    label.add_argument("labels", nargs="+", type=label_pair, metavar="K=V")
     _destructive(add("prune", "lifecycle:prune", "forget the names of sandboxes that are gone"))
 
 
@@ -134,7 +153,8 @@ def _commands(add: Adder) -> None:
         parser.add_argument("--cwd", default="", metavar="DIR")
         parser.add_argument("--timeout", type=seconds, default=None, metavar="S", help="kill it with all its children")
         parser.add_argument("--user", default="", metavar="USER")
-    execute.add_argument("--env", type=pair, action="append", default=[], metavar="K=V")
+    execute.add_argument("--tty", "-t", action="store_true", help="refused: this version has no terminals")
+    execute.add_argument("--env", type=variable, action="append", default=[], metavar="K=V")
 
 
 def _files(add: Adder) -> None:
@@ -179,6 +199,9 @@ def _set_up(add: Adder) -> None:
     added.add_argument("name", metavar="NAME")
     added.add_argument("--endpoint-url", default="", metavar="URL", help="any server that speaks the same API")
     _destructive_one(context("rm", "contexts:rm", "remove a context; its sandboxes live on"))
+    images = add.group("image", "images: what sandboxes are made from")
+    listed = images("ls", "images:ls", "list images that can be launched")
+    listed.add_argument("--managed", action="store_true", help="the platform's own base images")
     local = add.group("local", "the local cloud on this machine")
     local("status", "local:status", "what runs, and how it isolates")
     env = local("env", "local:env", "print the lines with which any other AWS client drives it")

@@ -53,7 +53,7 @@ def sized_image_name(image: str, memory_mib: int) -> str:
     """
     if not _IMAGE_NAME.fullmatch(image):
         raise UsageError(
-            f"`{harmless_line(image)}` names no image", hint="give a name or an ARN; `sbx image ls` lists them"
+            f"`{harmless_line(image)}` names no image", hint="give a name or an ARN; `sbx-base` is always there locally"
         )
     sized = _SIZED.fullmatch(image)
     if memory_mib:

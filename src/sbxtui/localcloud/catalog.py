@@ -24,7 +24,8 @@ TERMINATE_TIMEOUT_S = 5
 
 # The platform's disk by baseline (fact sheet §3.1).
 _DISK_MIB = {512: 8_192, 1024: 8_192, 2048: 8_192, 4096: 16_384, 8192: 32_768}
-_PIDS_MAX = 4_096
+# Enough for real work, few enough that a machine of two processors outlives as many runaway ones.
+_PIDS_MAX = {512: 512, 1024: 1_024, 2048: 1_024, 4096: 2_048, 8192: 4_096}
 _TMPFS_SHARE = 4
 
 
@@ -49,7 +50,7 @@ class CatalogImage:
     @property
     def pids_max(self) -> int:
         """Tasks a sandbox may have."""
-        return _PIDS_MAX
+        return _PIDS_MAX[self.memory_mib]
 
     @property
     def tmpfs_mib(self) -> int:

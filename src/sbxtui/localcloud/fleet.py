@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 # A call waits this long for the transition it began, so that most clients never see the state between.
 SETTLE_S = 2.0
+# After a start, calls wait this long in all for what the keepers found say of their sandboxes' states.
+KNOWN_S = 5.0
 _RETRY_STEP_S = 1.0
 
 
@@ -60,14 +62,15 @@ class Fleet:
 
     def __init__(self, world: World, open_endpoint: OpenEndpoint) -> None:
         self.is_draining = False
-        self.emptied = asyncio.Event()
         self._world = world
         self._open_endpoint = open_endpoint
         self._members: dict[str, _Member] = {}
         self._ids_by_token: dict[str, str] = {}
         self._launch_lock = asyncio.Lock()
+        self._known_by_s = 0.0
 
     async def __aenter__(self) -> Self:
+        self._known_by_s = asyncio.get_running_loop().time() + KNOWN_S
         for record in await asyncio.to_thread(lambda: list(self._world.records.load_all())):
             is_gone = record.state is SandboxState.TERMINATED
             endpoint = None if is_gone else await self._reopen(record)
@@ -84,6 +87,15 @@ class Fleet:
                 await member.endpoint.close()
 
     # What the API asks
+
+    async def until_known(self) -> None:
+        """Right after a start, wait a little until the states are what keepers say and not what the disk last said."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._known_by_s):
+                for member in list(self._members.values()):
+                    # A launch that goes on is PENDING whether its keeper was found or not.
+                    if member.vm.state is not SandboxState.PENDING:
+                        await member.vm.known.wait()
 
     def get(self, sandbox_id: str) -> Vm:
         """A sandbox by id, gone or not.
@@ -244,8 +256,6 @@ class Fleet:
             elif member.endpoint is not None:
                 await member.endpoint.close()
                 member.endpoint = None
-                if self.live_count == 0:
-                    self.emptied.set()
         except (faults.Fault, SbxError, OSError) as exc:
             log.warning("%s: could not %s: %s", member.vm.record.id, step, exc)
             await asyncio.sleep(_RETRY_STEP_S)

@@ -38,11 +38,6 @@ class ImageTree:
 
     path: Path
 
-    @property
-    def boot_file(self) -> Path:
-        """What the sandbox's interpreter runs first."""
-        return self.path / BOOT_NAME
-
 
 def ensure_image_tree(parent: Path) -> ImageTree:
     """The tree of the guest installed now, made if it is new. Blocking: call it in a thread.

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable
 from sbxtui.localcloud.spec import SandboxSpec
+from sbxtui.localcloud.treewalk import open_up
 
 # No account and no range of subordinate ids lies here.
 FIRST_UID = 0x7000_0000
@@ -127,7 +128,8 @@ def remove_trees(paths: Sequence[Path]) -> None:
     if not present:
         return
     if _run(["/bin/rm", "-rf", "--", *present]) != 0:
-        _run(["/bin/chmod", "-R", "u+rwX", "--", *present])
+        for path in paths:
+            open_up(path)
         _run(["/bin/rm", "-rf", "--", *present])
 
 

@@ -54,6 +54,7 @@ OPEN_FILES = 16_384
 # Memory is a limit of each sandbox, not a reservation; most use a small part of it.
 MEMORY_OVERCOMMIT = 4
 _LOG_BYTES = 5 << 20
+_LOOK_AFTER_FILE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +230,15 @@ async def _serve(options: Options) -> None:
         app = App(Api(fleet, world.catalog, keys), verifier, ACCOUNT_ID, lifetime.touch)
         server = _Server(_uvicorn_config(app))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
-        _announce(options, keys, listening.getsockname()[1], ca_file, choice)
+        told = _told(options, keys, listening.getsockname()[1], ca_file, choice)
+        write_private(options.cloud_file, told)
+        log.info("serving on port %d with runtime %s", listening.getsockname()[1], choice.runtime.id)
         try:
             await _first_of(
-                serving, asyncio.create_task(lifetime.stop.wait()), asyncio.create_task(lifetime.watch(fleet))
+                serving,
+                asyncio.create_task(lifetime.stop.wait()),
+                asyncio.create_task(lifetime.watch(fleet)),
+                asyncio.create_task(_stay_found(options.cloud_file, told)),
             )
         finally:
             options.cloud_file.unlink(missing_ok=True)
@@ -303,7 +309,8 @@ def _remembered(port_file: Path) -> int:
     return port if 0 < port < 65_536 else 0
 
 
-def _announce(options: Options, keys: HomeKeys, port: int, ca_file: Path, choice: Choice) -> None:
+def _told(options: Options, keys: HomeKeys, port: int, ca_file: Path, choice: Choice) -> str:
+    """What `cloud.json` says."""
     identity = own_identity()
     told = {
         "endpoint_url": f"http://127.0.0.1:{port}",
@@ -320,8 +327,21 @@ def _announce(options: Options, keys: HomeKeys, port: int, ca_file: Path, choice
         "isolation": choice.runtime.isolation,
         "time_scale": options.time_scale,
     }
-    write_private(options.cloud_file, json.dumps(told))
-    log.info("serving on port %d with runtime %s", port, choice.runtime.id)
+    return json.dumps(told)
+
+
+async def _stay_found(cloud_file: Path, told: str) -> None:
+    """Write the file again when somebody lost or spoilt it: without it this process serves, and nobody finds it."""
+    while True:
+        await asyncio.sleep(_LOOK_AFTER_FILE_S)
+        try:
+            is_there = cloud_file.read_text() == told
+        except (OSError, UnicodeDecodeError):
+            is_there = False
+        if not is_there:
+            log.warning("%s was lost; written again", cloud_file)
+            with contextlib.suppress(OSError):
+                write_private(cloud_file, told)
 
 
 def _raise_open_files() -> None:

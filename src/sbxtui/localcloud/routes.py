@@ -54,6 +54,7 @@ class Api:
         Raises:
             Fault: What the service would answer.
         """
+        await self._fleet.until_known()
         return await self._handlers[operation](params)
 
     async def _run(self, params: Params) -> dict[str, Any]:

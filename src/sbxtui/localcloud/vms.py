@@ -16,6 +16,7 @@ from sbxtui.core.errors import GuestUnreachable, SbxError
 from sbxtui.core.model import SandboxState
 from sbxtui.core.text import harmless_line
 from sbxtui.localcloud import catalog, faults
+from sbxtui.localcloud.endings import exit_reason, reason_without_keeper
 from sbxtui.localcloud.hooks import HookOutcome, call_hook, wait_healthy
 from sbxtui.localcloud.keeper_client import KeeperClient, adopt_keeper, start_keeper
 from sbxtui.localcloud.records import Record
@@ -28,8 +29,9 @@ log = logging.getLogger(__name__)
 HEALTHY_TIMEOUT_S = 60.0
 TERMINATE_GRACE_S = 2.0
 ADOPT_TIMEOUT_S = 5.0
+# A call right after a restart waits this long for what the sandbox's keeper says.
+LOOK_UP_TIMEOUT_S = 15.0
 _ADOPT_RETRY_S = 0.1
-_KEEPER_GONE = "The sandbox ended while the local cloud was not watching; its keeper left no record."
 
 
 class NotReachable(Exception):
@@ -50,7 +52,12 @@ class Vm:
         # Set when the keeper reports the end, or somebody asked for it: launches and hooks stop waiting.
         self._ending = asyncio.Event()
         self._keeper_settled = asyncio.Event()
+        # After a restart, the disk's state and an absent keeper mean nothing until the keeper was looked for.
+        self.known = asyncio.Event()
         self._exit: ExitInfo | None = None
+        if self.is_over:
+            self.known.set()
+            self._keeper_settled.set()
 
     @property
     def state(self) -> SandboxState:
@@ -66,6 +73,7 @@ class Vm:
 
     async def launch(self) -> None:
         """PENDING → RUNNING, or TERMINATED with the reason."""
+        self.known.set()
         async with self._lock:
             if self.state is not SandboxState.PENDING:
                 return
@@ -76,7 +84,7 @@ class Vm:
                 await self._finish(reason)
                 return
             self.traffic.touch()
-            await self._set(state=SandboxState.RUNNING)
+            await self._set(state=SandboxState.RUNNING, must=True)
 
     async def suspend(self, *, if_idle_s: float = 0.0) -> None:
         """RUNNING → SUSPENDED; suspended already: nothing happens. A failing hook ends the sandbox, as on the platform.
@@ -87,6 +95,7 @@ class Vm:
         Raises:
             Fault: 409 in any other state, 500 when the sandbox could not be frozen: it runs on.
         """
+        await self._until_known()
         async with self._lock:
             if self.state is SandboxState.SUSPENDED:
                 return
@@ -100,6 +109,7 @@ class Vm:
         Raises:
             Fault: 409 in any other state, 500 when the resume hook failed: it is suspended again.
         """
+        await self._until_known()
         async with self._lock:
             if self.state is SandboxState.RUNNING:
                 return
@@ -107,12 +117,17 @@ class Vm:
             await self._resume()
 
     async def terminate(self, reason: str = "Success.") -> None:
-        """Any state → TERMINATED; done already: nothing happens."""
+        """Any state → TERMINATED; done already: nothing happens.
+
+        Raises:
+            Fault: 500 when its keeper cannot be asked yet; it ends as soon as it can.
+        """
         was_running = self.state is SandboxState.RUNNING
         if self.is_over:
             return
         await self._set(state=SandboxState.TERMINATING, must=True)
         self._ending.set()
+        await self._until_known()
         async with self._lock:
             if self.is_over:
                 return
@@ -153,7 +168,18 @@ class Vm:
             if pair is not None:
                 return pair
 
+    async def _until_known(self) -> None:
+        try:
+            async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
+                await self.known.wait()
+        except TimeoutError as exc:
+            raise faults.internal(f"The keeper of MicroVM {self.record.id} does not answer", retry_after_s=5) from exc
+
     async def _admitted(self) -> KeeperClient:
+        try:
+            await self._until_known()
+        except faults.Fault as exc:
+            raise NotReachable(str(exc)) from exc
         if self.state is SandboxState.SUSPENDING:
             async with self._lock:
                 pass
@@ -172,6 +198,12 @@ class Vm:
         """Bring a record from disk and the keeper (or what it left) together; then finish what was begun."""
         if self.is_over:
             return
+        try:
+            await self._reconcile()
+        finally:
+            self.known.set()
+
+    async def _reconcile(self) -> None:
         await self._adopt()
         if self._keeper is not None:
             self._keeper_settled.set()
@@ -179,22 +211,25 @@ class Vm:
             if self.state is SandboxState.PENDING and read_exit(self._world.sandbox_dir(self.record.id)) is None:
                 await self.launch()
             else:
-                await self._finish(self._reason_without_keeper())
+                await self._finish(reason_without_keeper(self.state, self._world.sandbox_dir(self.record.id)))
             return
         match self.state:
             case SandboxState.PENDING:
                 await self.launch()
             case SandboxState.TERMINATING:
+                self.known.set()
                 await self.terminate()
             case _:
                 await self._reconcile_frozen(self._keeper)
 
     async def _reconcile_frozen(self, keeper: KeeperClient) -> None:
-        status = await keeper.status()
         async with self._lock:
+            status = await keeper.status()
+            if status.state is KeeperState.FROZEN and self.state in (SandboxState.RUNNING, SandboxState.SUSPENDING):
+                await self._set(state=SandboxState.SUSPENDED, suspended_at=_now(), must=True)
+            # From here on, whoever finds the state between two others waits for the lock.
+            self.known.set()
             match self.state, status.state:
-                case ((SandboxState.RUNNING | SandboxState.SUSPENDING), KeeperState.FROZEN):
-                    await self._set(state=SandboxState.SUSPENDED, suspended_at=_now())
                 case SandboxState.SUSPENDING, KeeperState.RUNNING:
                     await self._suspend()
                 case SandboxState.SUSPENDED, KeeperState.RUNNING:
@@ -213,12 +248,6 @@ class Vm:
                 return
             await asyncio.sleep(_ADOPT_RETRY_S)
         self._keeper = keeper
-
-    def _reason_without_keeper(self) -> str:
-        if self.state is SandboxState.TERMINATING:
-            return "Success."
-        info = read_exit(self._world.sandbox_dir(self.record.id))
-        return exit_reason(info) if info else _KEEPER_GONE
 
     # The keeper's side
 
@@ -256,6 +285,8 @@ class Vm:
             return harmless_line(exc.message)
         except TimeoutError:
             return f"The guest did not answer its health check within {HEALTHY_TIMEOUT_S:g} s."
+        except OSError as exc:
+            return harmless_line(f"The sandbox could not be started: {exc.strerror or exc}")
         if outcome is None:
             return exit_reason(self._exit) if self._exit else "Success."
         return "" if outcome.is_ok else outcome.reason
@@ -278,15 +309,15 @@ class Vm:
             return
         if self.traffic.idle_s < if_idle_s:
             await self._hook("resume", catalog.RESUME_TIMEOUT_S)
-            await self._set(state=SandboxState.RUNNING)
+            await self._set(state=SandboxState.RUNNING, must=True)
             return
         self.traffic.cut_all()
         try:
             await keeper.freeze()
         except SbxError as exc:
-            await self._set(state=SandboxState.RUNNING)
+            await self._set(state=SandboxState.RUNNING, must=True)
             raise faults.internal(f"MicroVM {self.record.id} could not be suspended: {exc.message}") from exc
-        await self._set(state=SandboxState.SUSPENDED, suspended_at=_now(), state_reason="")
+        await self._set(state=SandboxState.SUSPENDED, suspended_at=_now(), state_reason="", must=True)
 
     async def _resume(self) -> None:
         keeper = self._require_keeper()
@@ -303,7 +334,7 @@ class Vm:
             await self._set(state_reason=outcome.reason)
             raise faults.internal(outcome.reason)
         self.traffic.touch()
-        await self._set(state=SandboxState.RUNNING, suspended_at=None, state_reason="")
+        await self._set(state=SandboxState.RUNNING, suspended_at=None, state_reason="", must=True)
 
     async def _hook(self, name: str, timeout_s: float) -> HookOutcome:
         return await call_hook(self._require_keeper().dial, catalog.HOOK_PORT, name, timeout_s=timeout_s)
@@ -342,7 +373,9 @@ class Vm:
         log.info("%s is TERMINATED: %s", self.record.id, reason)
 
     async def _set(self, *, must: bool = False, **changes: Any) -> None:
-        """Write first, then believe. With `must`, a full disk is only logged: a restart finds out again."""
+        """Write first, then believe. With `must` (the effect has happened), a full disk is only logged: a restart
+        finds out again from the keeper.
+        """
         async with self._write_lock:
             wanted: SandboxState = changes.get("state", self.state)
             if self.state.is_gone and wanted is not SandboxState.TERMINATED:
@@ -356,17 +389,6 @@ class Vm:
                 log.error("%s: cannot write that it is %s: %s", record.id, record.state, exc)
             self.record = record
         self.changed.set()
-
-
-def exit_reason(info: ExitInfo) -> str:
-    """How a sandbox ended by itself, as a `stateReason` in the platform's words where it has them."""
-    match info.reason:
-        case "keeper-died":
-            return _KEEPER_GONE
-        case "limit":
-            return f"Container Stopped with Exit Code: {info.exit_code} (the guest went over a limit of the sandbox)"
-        case _:
-            return f"Container Stopped with Exit Code: {info.exit_code}"
 
 
 def _now() -> datetime:

@@ -32,6 +32,7 @@ from sbxtui.localcloud.keeper_processes import (
 )
 from sbxtui.localcloud.limits import Limits
 from sbxtui.localcloud.spec import Kill
+from sbxtui.localcloud.treewalk import INODE_BYTES, usage_of
 
 TICK_S = 0.1
 _IDLE_TICK_S, _IDLE_TICK_ALONE_S = 0.5, 0.25
@@ -40,8 +41,6 @@ _KILLS_KEPT = 64
 _PIDS_TICKS = 3
 _JOB_OOM_SCORE = 500
 _SCAN_EVERY_S, _IDLE_SCAN_EVERY_S = 3.0, 30.0
-# An empty file takes no block, but a file system has an end of files too.
-_INODE_BYTES = 1024
 _CONTROL_BYTES = 1 << 20
 # Scans of the disk may take this share of the time.
 _SCAN_SHARE = 0.2
@@ -72,6 +71,7 @@ class _Disk:
     scanned_at: float = 0.0
     scan_s: float = 0.0
     killed_at_used: int = 0
+    is_whole: bool = True
 
 
 @dataclass(slots=True)
@@ -216,7 +216,7 @@ class Watchdog:
             self._disk.killed_at_used = 0
             return
         # What was written stays, so that somebody can save it; only going on writing is punished again.
-        if self._disk.used <= self._disk.killed_at_used:
+        if self._disk.is_whole and self._disk.used <= self._disk.killed_at_used:
             return
         if not jobs:
             return
@@ -229,14 +229,14 @@ class Watchdog:
         self._record("disk", jobs[writer], self._disk.used, limit)
 
     def _watch_control_dir(self, jobs: dict[int, Process]) -> None:
-        used = tree_bytes(self.watched.control_dir)
-        if used <= _CONTROL_BYTES:
+        usage = usage_of(self.watched.control_dir)
+        if usage.size_bytes <= _CONTROL_BYTES and usage.is_whole:
             return
         # Who wrote there is not told (it may be a tmpfs), and nobody has any business to: all jobs go, and their files.
         self._kill_growing(lambda _: True)
         with contextlib.suppress(OSError):
             remove_trees([path for path in self.watched.control_dir.iterdir() if path.name != "in.sock"])
-        self._record("disk", next(iter(jobs.values()), None), used, _CONTROL_BYTES)
+        self._record("disk", next(iter(jobs.values()), None), usage.size_bytes, _CONTROL_BYTES)
 
     def _is_scan_due(self) -> bool:
         """Walking the tree costs; the free space of the file system tells for nothing whether something may have
@@ -253,7 +253,12 @@ class Watchdog:
     def _scan(self, processes: dict[int, Process]) -> None:
         started = time.monotonic()
         free = _free_bytes(self.watched.disk_dirs[0])
-        used = sum(tree_bytes(folder) for folder in self.watched.disk_dirs)
+        usages = [usage_of(folder) for folder in self.watched.disk_dirs]
+        used = sum(usage.size_bytes for usage in usages)
+        self._disk.is_whole = all(usage.is_whole for usage in usages)
+        if not self._disk.is_whole:
+            # What hides from being counted is taken for too much.
+            used = max(used, self.watched.limits.disk_bytes + 1)
         used += _unlinked_bytes(processes, self.watched.disk_dirs[0].stat().st_dev)
         now = time.monotonic()
         self._disk.used, self._disk.free_at_scan = used, free
@@ -271,29 +276,6 @@ class Watchdog:
                 allowed=allowed,
             )
         )
-
-
-def tree_bytes(folder: Path) -> int:
-    """Bytes the files below a folder take on disk, each at least `_INODE_BYTES`.
-
-    Links are not followed, and a file with several names counts once.
-    """
-    total = 0
-    seen: set[int] = set()
-    waiting = [str(folder)]
-    while waiting:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    info = entry.stat(follow_symlinks=False)
-                    if info.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
-                        if info.st_ino in seen:
-                            continue
-                        seen.add(info.st_ino)
-                    total += max(info.st_blocks * 512, _INODE_BYTES)
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-    return total
 
 
 def _unlinked_bytes(processes: dict[int, Process], device: int) -> int:
@@ -320,4 +302,4 @@ def _tasks_by_session(jobs: dict[int, Process]) -> Counter[int]:
 
 def _free_bytes(folder: Path) -> int:
     info = os.statvfs(folder)
-    return info.f_bfree * info.f_frsize + info.f_ffree * _INODE_BYTES
+    return info.f_bfree * info.f_frsize + info.f_ffree * INODE_BYTES

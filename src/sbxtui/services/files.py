@@ -54,7 +54,9 @@ class Files:
         async with self._guests.files(row) as files:
             if stat.S_ISDIR(info.st_mode):
                 _check_recursive(source, is_recursive)
-                place = target if _means_content(source) else await _place_in(files, target, local.resolve().name)
+                # A folder is made where a slash promises one; a file never is.
+                wanted = target.rstrip("/") or target
+                place = wanted if _means_content(source) else await _place_in(files, wanted, local.resolve().name)
                 report = await files.upload_tree(local, place)
                 await self._note("files.upload", row, place)
                 return report

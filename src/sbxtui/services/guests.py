@@ -75,17 +75,19 @@ class Guests:
 
     async def explain(self, registration: Registration, failure: SbxError) -> SbxError:
         """Why a guest did not answer, as its control plane knows it; `failure` itself when that cannot say more."""
-        if isinstance(failure, ConnectionLost):
-            return failure
         try:
             plane = await self._planes.open(self._context)
             record = await plane.get(registration.id)
         except SandboxNotFound:
+            if isinstance(failure, ConnectionLost):
+                return failure
             return SandboxNotFound(
                 f"`{registration.name}` no longer exists in context `{self._context.name}`",
                 hint=f"forget it with `sbx rm {registration.name}`",
             )
         except SbxError:
+            return failure
+        if isinstance(failure, ConnectionLost) and not record.state.is_gone:
             return failure
         return _explanation(registration.name, record) or failure
 

@@ -73,7 +73,10 @@ class Sandboxes:
             Conflict: It is gone, or did not get there.
         """
         plane = await self._planes.open_for_change(self._context)
-        await plane.suspend(row.id)
+        try:
+            await plane.suspend(row.id)
+        except Conflict as exc:
+            raise await self._guests.explain(row, exc) from exc
         record = await self.wait(row, Goal.SUSPENDED, timeout_s=_CHANGE_DEADLINE_S)
         await self._note("sandbox.suspend", row)
         return suspended_words(record, datetime.now(UTC))
@@ -85,7 +88,10 @@ class Sandboxes:
             Conflict: It is gone, or did not get there.
         """
         plane = await self._planes.open_for_change(self._context)
-        await plane.resume(row.id)
+        try:
+            await plane.resume(row.id)
+        except Conflict as exc:
+            raise await self._guests.explain(row, exc) from exc
         await self.wait(row, Goal.READY, timeout_s=_CHANGE_DEADLINE_S)
         await self._note("sandbox.resume", row)
         return "running"

@@ -77,7 +77,9 @@ class Bubblewrap:
             command = guest_command(spec.prepared["python"], _TREE, bridge_socket=f"{_CONTROL}/in.sock", nproc=nproc)
             pid = launch(
                 Launch(
-                    argv=[spec.prepared["bwrap"], "--args", str(args_fd), "--", *command],
+                    program=spec.prepared["bwrap"],
+                    # Its process is seen inside, and the host's paths are nobody's business there.
+                    argv=["bwrap", "--args", str(args_fd), "--", *command],
                     # bwrap's own environment stays readable inside, as that of its first process.
                     env={},
                     log_fd=request.log_fd,

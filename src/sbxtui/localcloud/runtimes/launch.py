@@ -16,8 +16,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A program to start. `prepare` runs in the child with the keeper's rights, before the uid is dropped."""
+    """A program to start: its path on the host, and what it is told to be called.
 
+    `prepare` runs in the child with the keeper's rights, before the uid is dropped.
+    """
+
+    program: str
     argv: Sequence[str]
     env: Mapping[str, str]
     log_fd: int
@@ -53,7 +57,7 @@ def launch(order: Launch) -> int:
         _exec(order, parent)
     except BaseException as exc:  # noqa: BLE001 - a process boundary: nothing returns from here
         with contextlib.suppress(OSError):
-            os.write(order.log_fd, f"start of {order.argv[0]} failed: {exc}\n".encode())
+            os.write(order.log_fd, f"start of {order.program} failed: {exc}\n".encode())
     os._exit(127)
 
 
@@ -79,7 +83,7 @@ def _exec(order: Launch, parent: int) -> None:
     os.chdir("/")
     os.umask(0o022)
     sys.stdout.flush()
-    os.execve(order.argv[0], list(order.argv), dict(order.env))
+    os.execve(order.program, list(order.argv), dict(order.env))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -46,7 +46,8 @@ class PlainProcess:
             bridge_socket=str(spec.bridge_socket),
             nproc=0,
         )
-        order = Launch(command, request.env, request.log_fd, request.uid, request.gid, lambda: _prepare(request))
+        own = (request.uid, request.gid)
+        order = Launch(command[0], command, request.env, request.log_fd, *own, lambda: _prepare(request))
         alive_read, _alive_write = os.pipe()
         pid = os.fork()
         if pid == 0:
