@@ -60,6 +60,30 @@ def test_a_kill_loses_neither_sandboxes_nor_tokens_nor_the_port(mortal: LocalClo
     assert client.get_microvm(microvmIdentifier=suspended.id)["state"] == "RUNNING"
 
 
+def test_the_first_requests_after_a_kill_find_what_runs_and_what_sleeps(
+    halted: tuple[LocalCloud, Endpoint],
+) -> None:
+    cloud, endpoint = halted
+    tell_keeper(cloud, endpoint, "freeze")
+    with ThreadPoolExecutor(8) as pool:
+        # From before it listens: each asks until it is heard, and the first answer must be the right one.
+        asked = [pool.submit(_first_answer, endpoint) for _ in range(8)]
+        cloud.start()
+        state = cloud.client().get_microvm(microvmIdentifier=endpoint.id)["state"]
+        assert [answer.result(30) for answer in asked] == [200] * 8
+    # Frozen, by a process that could not write it down; or resumed meanwhile.
+    assert state in ("SUSPENDED", "RUNNING")
+
+
+def _first_answer(endpoint: Endpoint) -> int:
+    url, headers = f"https://{endpoint.address}/v2/hello", {"X-aws-proxy-auth": endpoint.token}
+    context, deadline = endpoint.context(), time.monotonic() + 20
+    while True:
+        assert time.monotonic() < deadline
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(url, headers=headers, verify=context, timeout=20).status_code
+
+
 def test_sigterm_leaves_sandboxes_running_and_removes_cloud_json(mortal: LocalCloud) -> None:
     endpoint = run_sandbox(mortal)
     assert mortal.stop(signal.SIGTERM) == 0
@@ -241,7 +265,9 @@ def test_draining_refuses_launches_and_ends_with_the_last_sandbox(mortal: LocalC
     deadline = time.monotonic() + 10
     with pytest.raises(client.exceptions.InternalServerException, match="draining") as refused:
         while time.monotonic() < deadline:
-            client.run_microvm(imageIdentifier="arn:x")
+            # Heard before the signal is.
+            with contextlib.suppress(client.exceptions.ResourceNotFoundException):
+                client.run_microvm(imageIdentifier="arn:x")
     assert refused.value.response["ResponseMetadata"]["HTTPHeaders"]["retry-after"] == "5"
     assert client.get_microvm(microvmIdentifier=endpoint.id)["state"] == "RUNNING"
     client.terminate_microvm(microvmIdentifier=endpoint.id)
