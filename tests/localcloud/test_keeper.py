@@ -22,7 +22,7 @@ from sbxtui.localcloud.keeper_control import Client, Control
 from sbxtui.localcloud.keeper_log import GuestLog
 from sbxtui.localcloud.keeper_place import lock_keeper, remove_trees, take_uid
 from sbxtui.localcloud.spec import KeeperState, KeeperStatus, Kill, SandboxSpec
-from sbxtui.localcloud.watchdog import tree_bytes
+from sbxtui.localcloud.treewalk import usage_of
 
 
 @pytest.fixture
@@ -128,13 +128,13 @@ def test_trees_of_a_guest_are_removed_whatever_it_did_to_them(tmp_path: Path) ->
 def test_the_bytes_of_a_tree_count_each_file_once_and_follow_no_link(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    empty = tree_bytes(work)
+    empty = usage_of(work).size_bytes
     (tmp_path / "outside").write_bytes(bytes(1 << 20))
     (work / "link").symlink_to(tmp_path)
     (work / "file").write_bytes(os.urandom(1 << 20))
     os.link(work / "file", work / "again")
     os.sync()
-    assert 1 << 20 <= tree_bytes(work) - empty < 2 << 20
+    assert 1 << 20 <= usage_of(work).size_bytes - empty < 2 << 20
 
 
 def test_the_log_of_a_guest_cannot_grow_without_end(tmp_path: Path) -> None:
