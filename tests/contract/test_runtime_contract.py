@@ -60,6 +60,14 @@ async def test_jobs_have_a_work_folder_a_temporary_folder_and_python(spec: Sandb
     assert (ran.code, ran.out.split()) == (0, ["42", workdir, "a", "b"]), ran
 
 
+async def test_no_process_in_the_sandbox_tells_where_things_lie_on_the_host(place: Place) -> None:
+    require_runtime("bubblewrap", place.images_dir)
+    async with running(place.spec()) as sandbox:
+        ran = await sandbox.run("tr '\\0' '\\n' < /proc/1/cmdline | head -n 1; cat /proc/*/cmdline | tr '\\0' ' '")
+    assert ran.out.splitlines()[0] == "bwrap"
+    assert str(place.root) not in ran.out
+
+
 async def test_jobs_have_a_home_of_their_own_where_there_is_isolation(place: Place) -> None:
     require_runtime("bubblewrap", place.images_dir)
     async with running(place.spec()) as sandbox:
