@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +105,57 @@ def test_copies_follow_the_rules_of_cp(sbx: Sbx, app: str, tmp_path: Path) -> No
     assert sbx("cp", f"{app}:no-such", str(tmp_path)).code == 4
     assert sbx("cp", "-r", f"{app}:copied/..", str(back)).code == 2
     assert sbx("cp", f"{app}:copied/sub/a file", str(tmp_path / "missing" / "x")).code == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminal_that_hangs_up_ends_the_command(sbx: Sbx, app: str, number: signal.Signals) -> None:
+    with sbx.spawn("exec", app, "--", "sh", "-c", "echo up; exec sleep 4243") as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"up\n"
+        running.send_signal(number)
+        assert running.wait(30) == 128 + number
+    assert sbx("exec", app, "--", "pgrep", "-f", "sleep 4243").code == 1
+
+
+def test_closed_and_full_outputs_are_no_fault_of_ours(sbx: Sbx, app: str) -> None:
+    def shell(line: str) -> subprocess.CompletedProcess[str]:
+        command = line.replace("sbx", f"{sys.executable} -m sbxtui")
+        return subprocess.run(
+            ["bash", "-c", command], env=sbx.environment(), capture_output=True, text=True, timeout=60, check=False
+        )
+
+    assert shell("sbx ls >&-").returncode == 0
+    assert shell(f"sbx exec {app} -- echo x >&-").returncode == 0
+    full = shell("sbx ls > /dev/full")
+    assert (full.returncode, "fault of sbx" in full.stderr) == (1, False)
+    assert "No space left" in full.stderr
+
+
+def test_a_deleted_working_folder_does_not_matter(sbx: Sbx, app: str, tmp_path: Path) -> None:
+    line = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone && {sys.executable} -m sbxtui ls -q"
+    done = subprocess.run(["bash", "-c", line], env=sbx.environment(), capture_output=True, timeout=60, check=False)
+    assert (done.returncode, app.encode() in done.stdout) == (0, True)
+
+
+def test_nothing_shown_is_not_called_nothing_there(sbx: Sbx, app: str) -> None:
+    assert "no sandboxes" not in sbx.ok("ls", "--filter", "state:suspended").err
+
+
+def test_a_command_that_never_started_left_nothing_running(sbx: Sbx, app: str) -> None:
+    results = [sbx("--json", "exec", app, "--", "no-such-program") for _ in range(3)]
+    assert [(one.code, one.json["lingering"]) for one in results] == [(127, False)] * 3
+
+
+def test_what_this_version_lacks_is_said_and_not_ignored(sbx: Sbx, app: str, tmp_path: Path) -> None:
+    refused = sbx("--json", "exec", "-it", app, "bash")
+    assert (refused.code, refused.error["code"]) == (125, "unsupported")
+    assert sbx("cp", f"{app}:x", "-", timeout_s=30).code == 2
+    assert sbx("create", "x", "--env", "A B=1").code == 2
+    assert sbx("create", "x", "--label", "a=" + "x" * 70_000).code == 2
+
+
+def test_forks_that_run_away_in_the_background_leave_the_sandbox_answering(sbx: Sbx) -> None:
+    sbx.ok("create", "bomb", "-m", "512")
+    sbx("exec", "bomb", "--", "sh", "-c", "(f(){ f|f& }; f) 2>/dev/null & sleep 1")
+    assert sbx.ok("exec", "bomb", "--", "echo", "alive").out == "alive"
+    sbx.ok("rm", "bomb", "--yes")

@@ -126,3 +126,14 @@ def test_two_people_at_once_share_one_cloud_and_one_gets_the_name(own: Sbx) -> N
         rival.communicate()
     assert codes == [0, 5, 5]
     assert [row["name"] for row in own.ok("ls", "--json").json] == ["same"]
+
+
+def test_a_lost_or_spoilt_cloud_file_comes_back(own: Sbx) -> None:
+    own.ok("create", "app", "-m", "512")
+    cloud_file = own.home / "state" / "local" / "cloud.json"
+    pid = own.ok("local", "status", "--json").json["pid"]
+    cloud_file.unlink()
+    assert own.ok("exec", "app", "--", "echo", "found").out == "found"
+    cloud_file.write_text("not what it was")
+    assert own.ok("ls", "--json").json[0]["state"] == "RUNNING"
+    assert own.ok("local", "status", "--json").json["pid"] == pid
