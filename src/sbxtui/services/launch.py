@@ -51,6 +51,7 @@ _READY_DEADLINE_S = 90.0
 _RECOVERY_DEADLINE_S = 15.0
 _RETRY_AFTER = timedelta(minutes=5)
 _WATCH_EVERY_S = 0.5
+_CAN_BE_MADE_READY = (SandboxState.PENDING, SandboxState.RUNNING)
 # Answers to a first RunMicrovm that mean that nothing was made. Others leave it open.
 _REFUSALS = (UsageError, NotFound, AccessDenied, PolicyDenied, QuotaExceeded, Unsupported)
 
@@ -131,6 +132,10 @@ class Launcher:
         for row in await asyncio.to_thread(self._unfinished):
             try:
                 plane = await self._planes.open_for_change(self._context)
+                if row.id and (await plane.get(row.id)).state not in _CAN_BE_MADE_READY:
+                    # A suspended one is not woken, and billed, for what nobody is waiting for.
+                    await self._put_off(row)
+                    continue
                 bound = row if row.id else await self._run(plane, row, is_replay=True)
                 recovered.append(await self._make_ready(bound, _RECOVERY_DEADLINE_S))
             except SbxError as exc:
