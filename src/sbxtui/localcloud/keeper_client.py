@@ -13,15 +13,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sbxtui.core.errors import Conflict, GuestUnreachable, RuntimeUnavailable
+from sbxtui.core.errors import Conflict, GuestUnreachable, RuntimeUnavailable, SbxError
 from sbxtui.core.text import harmless
 from sbxtui.localcloud.imagetree import ensure_image_tree
+from sbxtui.localcloud.keeper_kill import kill_keeper
 from sbxtui.localcloud.keeper_start import open_bridge
 from sbxtui.localcloud.runtimes.choose import choose_runtime
 from sbxtui.localcloud.runtimes.interpreter import choose_interpreter
 from sbxtui.localcloud.spec import ExitInfo, KeeperStatus, SandboxSpec, read_exit, write_private
 
 START_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 10.0
 DIAL_TIMEOUT_S = 10.0
 _LOG_TAIL_BYTES = 4096
@@ -124,21 +126,38 @@ async def start_keeper(spec: SandboxSpec) -> KeeperClient:
     """
     spec.check()
     prepared = await asyncio.to_thread(prepare, spec)
-    ready_read, ready_write = os.pipe()
     try:
-        try:
-            await asyncio.to_thread(_spawn, prepared, ready_write)
-        finally:
-            os.close(ready_write)
-        line = await asyncio.wait_for(_read_to_end(ready_read), START_TIMEOUT_S)
+        line = await _first_words(prepared)
     except TimeoutError as exc:
-        raise _start_failure(prepared, f"its keeper said nothing for {START_TIMEOUT_S:.0f} s") from exc
-    finally:
-        os.close(ready_read)
+        await _end_unready(prepared)
+        raise _start_failure(prepared, f"its keeper said nothing for {START_TIMEOUT_S:g} s") from exc
+    except OSError as exc:
+        raise _start_failure(prepared, f"its keeper could not be started: {exc.strerror or exc}") from exc
     reply = json.loads(line) if line else {"error": "its keeper ended without a word"}
     if not reply.get("ready"):
         raise _start_failure(prepared, str(reply.get("error", "no reason given")))
     return KeeperClient(prepared.keeper_socket, prepared.control_dir, prepared.sandbox_dir)
+
+
+async def _first_words(spec: SandboxSpec) -> bytes:
+    """Start the keeper's program and wait for what it says of its sandbox, all within the one deadline."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + START_TIMEOUT_S
+    ready_read, ready_write = os.pipe()
+    try:
+        await asyncio.to_thread(_spawn, spec, ready_write)
+        async with asyncio.timeout_at(deadline):
+            return await _read_to_end(ready_read)
+    finally:
+        os.close(ready_read)
+
+
+async def _end_unready(spec: SandboxSpec) -> None:
+    try:
+        async with asyncio.timeout(END_TIMEOUT_S):
+            await KeeperClient(spec.keeper_socket, spec.control_dir, spec.sandbox_dir).terminate(0)
+    except (TimeoutError, SbxError):
+        await asyncio.to_thread(kill_keeper, spec)
 
 
 async def adopt_keeper(keeper_socket: Path) -> KeeperClient | None:
@@ -207,12 +226,18 @@ def prepare(spec: SandboxSpec) -> SandboxSpec:
 
 
 def _spawn(spec: SandboxSpec, ready_fd: int) -> None:
-    """Run the keeper's program; it detaches and returns at once."""
-    spec.sandbox_dir.mkdir(parents=True, exist_ok=True)
-    write_private(spec.spec_file, spec.to_json())
-    log_fd = os.open(spec.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Run the keeper's program; it detaches and returns at once. Closes `ready_fd`.
+
+    Raises:
+        TimeoutError: It does not return.
+        OSError: It cannot be started.
+    """
+    log_fd = -1
     package_parent = str(Path(__file__).parents[2])
     try:
+        spec.sandbox_dir.mkdir(parents=True, exist_ok=True)
+        write_private(spec.spec_file, spec.to_json())
+        log_fd = os.open(spec.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         # Without `site`: a keeper needs the standard library and this package, and starts in half the time.
         subprocess.run(
             [sys.executable, "-I", "-S", "-c", _KEEPER_CODE, package_parent, str(spec.spec_file), str(ready_fd)],
@@ -225,8 +250,12 @@ def _spawn(spec: SandboxSpec, ready_fd: int) -> None:
             timeout=START_TIMEOUT_S,
             check=False,
         )
+    except subprocess.TimeoutExpired as exc:
+        raise TimeoutError(f"the keeper's program did not detach within {START_TIMEOUT_S:g} s") from exc
     finally:
-        os.close(log_fd)
+        os.close(ready_fd)
+        if log_fd >= 0:
+            os.close(log_fd)
 
 
 _KEEPER_CODE = """\

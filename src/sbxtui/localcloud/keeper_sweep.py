@@ -24,7 +24,7 @@ def sweep(trees_dir: Path, socket_dir: Path) -> list[str]:
     Call it before anything starts a sandbox there. A sandbox whose keeper wrote no end gets an `exit.json` with the
     reason `keeper-died`. Living keepers are left alone, also those of other versions of sbx.
     """
-    swept = [spec.sandbox_id for spec in _specs(trees_dir) if _sweep_one(spec)]
+    swept = [spec.sandbox_id for spec in _specs(trees_dir) if sweep_one(spec)]
     folder = cgroups.folder_of(socket_dir)
     for name in cgroups.names_in(folder):
         # A sandbox that starts has its folder before its group.
@@ -45,7 +45,8 @@ def _specs(trees_dir: Path) -> list[SandboxSpec]:
     return found
 
 
-def _sweep_one(spec: SandboxSpec) -> bool:
+def sweep_one(spec: SandboxSpec) -> bool:
+    """The same for one sandbox; False if its keeper lives."""
     lock = lock_keeper(spec.lock_file)
     if lock is None:
         return False
