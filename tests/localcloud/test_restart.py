@@ -302,6 +302,21 @@ def test_secrets_are_private_and_never_in_the_log(mortal: LocalCloud) -> None:
     assert "payload-secret" not in log
 
 
+@pytest.mark.parametrize("place", ["sockets", "logs", "local"])
+def test_a_folder_that_somebody_else_may_have_made_first_is_not_used(tmp_path: Path, place: str) -> None:
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    trees, sockets = tmp_path / "trees", tmp_path / "sockets"
+    cloud = LocalCloud(tmp_path, sockets, trees, ("--runtime", "process"))
+    cloud.home.mkdir()
+    places = {"sockets": sockets, "logs": tmp_path / "logs", "local": cloud.home / "local"}
+    places[place].symlink_to(planted)
+    ran = subprocess.run(cloud.command(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    assert ran.returncode == 1
+    assert "is not a folder of this user" in ran.stderr
+    assert list(planted.iterdir()) == []
+
+
 def test_a_state_folder_that_cannot_be_written_refuses_launches_and_keeps_what_is(mortal: LocalCloud) -> None:
     endpoint = run_sandbox(mortal, idlePolicy=IDLE)
     records = mortal.home / "local" / "sandboxes"

@@ -110,8 +110,8 @@ def _make_authority(files: CaFiles, now: datetime) -> _Authority:
         .sign(key, hashes.SHA256())
     )
     # The key first: a crash in between leaves a pair that does not fit, which is made anew.
-    write_private(files.ca_key_file, _key_pem(key).decode())
-    write_private(files.ca_file, _pem(certificate).decode())
+    write_private(files.ca_key_file, _key_pem(key).decode(), is_durable=True)
+    write_private(files.ca_file, _pem(certificate).decode(), is_durable=True)
     files.ca_file.chmod(0o644)
     return certificate, key
 

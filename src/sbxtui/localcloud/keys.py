@@ -57,7 +57,7 @@ def load_or_make_keys(path: Path) -> HomeKeys:
         "sealing_key": base64.b64encode(secrets.token_bytes(32)).decode(),
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    write_private(path, json.dumps(raw))
+    write_private(path, json.dumps(raw), is_durable=True)
     return _from_json(raw)
 
 

@@ -16,6 +16,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ import uvicorn
 
 from sbxtui._version import __version__
 from sbxtui.core.errors import SbxError
+from sbxtui.home import private_dir
 from sbxtui.identity import ProcessIdentity, own_identity
 from sbxtui.localcloud.ca import server_context
 from sbxtui.localcloud.catalog import Catalog
@@ -99,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.trees.mkdir(mode=0o711, parents=True, exist_ok=True)
         os.umask(0o077)
         for directory in (options.local_dir, options.sockets, options.logs):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_own(directory)
         _log_to(options.logs / "localcloud.log")
         with _single_instance(options) as is_first:
             if is_first:
@@ -109,6 +111,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.error("the local cloud cannot run: %s", exc)
         sys.stderr.write(f"error: the local cloud cannot run: {exc}\n")
         return 1
+
+
+def _make_own(directory: Path) -> None:
+    """A folder of ours, or none: in a shared one somebody else may have made it first, with sockets of theirs in it.
+
+    One that others may only pass through stays so: the uid of a sandbox that is being started is on its way.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        found = directory.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o066:
+            return
+    private_dir(directory)
 
 
 def _parse(argv: Sequence[str]) -> Options:

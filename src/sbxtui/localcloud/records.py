@@ -105,12 +105,12 @@ class RecordStore:
                 path.replace(path.with_suffix(".damaged"))
 
     async def save(self, record: Record) -> None:
-        """Write a record durably; on return a crash can no longer lose it.
+        """Write a record durably; on return neither a crash nor a power cut can lose it.
 
         Raises:
             OSError: The disk is full or read-only; the file holds the state before.
         """
-        await asyncio.to_thread(write_private, self._path(record.id), record.to_json())
+        await asyncio.to_thread(write_private, self._path(record.id), record.to_json(), is_durable=True)
 
     def delete(self, sandbox_id: str) -> None:
         """Forget a record; missing already is fine."""

@@ -221,10 +221,11 @@ def read_exit(sandbox_dir: Path) -> ExitInfo | None:
     return ExitInfo(**_known(ExitInfo, raw))
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str, *, is_durable: bool = False) -> None:
     """Write a 0600 file atomically; readers see the old or the new whole text.
 
-    Not forced to disk, which takes longer than a keeper's start: what it tells of ends with the machine anyhow.
+    Only with `is_durable` it is forced to disk, which takes longer than a keeper's start: most of what is written tells
+    of processes, which end with the machine anyhow.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
@@ -232,10 +233,24 @@ def write_private(path: Path, text: str) -> None:
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
+        if is_durable:
+            _sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Without it a power cut may take the new name back."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _known(cls: Any, raw: Mapping[str, Any]) -> dict[str, Any]:
