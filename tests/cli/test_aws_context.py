@@ -41,7 +41,7 @@ def test_a_sandbox_of_an_aws_context_has_the_whole_life(aws: Sbx, tmp_path: Path
 
 
 def test_what_nothing_would_enforce_is_refused_before_anything_is_billed(aws: Sbx) -> None:
-    for network in ("none", "allow=pypi.org:443"):
+    for network in ("none", "allow=example.com:443"):
         refused = aws("--json", "create", "bare", "--network", network)
         assert (refused.code, refused.error["code"]) == (9, "policy_denied")
     assert aws.ok("ls", "--json").json == []

@@ -24,7 +24,7 @@ MISTAKES = [
     (["create", "--replace"], 2, "usage"),
     (["create", "x", "--network", "somewhere"], 2, "usage"),
     (["create", "x", "--network", "internet"], 9, "policy_denied"),
-    (["create", "x", "--network", "allow=pypi.org:443"], 9, "policy_denied"),
+    (["create", "x", "--network", "allow=example.com:443"], 9, "policy_denied"),
     (["create", "x", "--egress-connector", "arn:c"], 9, "policy_denied"),
     (["create", "x", "--role", "arn:aws:iam::1:role/x"], 9, "policy_denied"),
     (["create", "x", "--image", "no-such-image"], 4, "image_not_found"),

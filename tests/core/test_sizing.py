@@ -71,10 +71,10 @@ def test_the_effective_network_is_said(
     ("network", "kind", "connectors", "error"),
     [
         ("internet", LOCAL, (), PolicyDenied),
-        ("allow=pypi.org:443", LOCAL, (), PolicyDenied),
+        ("allow=example.com:443", LOCAL, (), PolicyDenied),
         ("", LOCAL, ("arn:c",), PolicyDenied),
         ("none", AWS, (), PolicyDenied),
-        ("allow=pypi.org:443", AWS, (), PolicyDenied),
+        ("allow=example.com:443", AWS, (), PolicyDenied),
         ("everything", LOCAL, (), UsageError),
         ("allow=", AWS, (), UsageError),
         ("allow=bad host:1", AWS, (), UsageError),
