@@ -119,19 +119,23 @@ CRASH_POINTS = {
 }
 
 
-@pytest.mark.parametrize("point", CRASH_POINTS)
-def test_a_crash_between_two_steps_is_finished_by_the_next_process(
-    halted: tuple[LocalCloud, Endpoint], point: str
-) -> None:
-    cloud, endpoint = halted
-    state, keeper_does, wanted = CRASH_POINTS[point]
-    path = cloud.home / "local" / "sandboxes" / f"{endpoint.id}.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"state": state}))
-    tell_keeper(cloud, endpoint, keeper_does)
-    cloud.start()
-    wait_for_state(cloud.client(), endpoint.id, wanted)
-    if wanted == "RUNNING":
-        assert hello(endpoint)["sandbox"]["id"] == endpoint.id
+def test_a_crash_between_any_two_steps_is_finished_by_the_next_process(mortal: LocalCloud) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        launched = pool.map(lambda _: run_sandbox(mortal, idlePolicy=IDLE), CRASH_POINTS)
+        endpoints = dict(zip(CRASH_POINTS, launched, strict=True))
+    mortal.stop(signal.SIGKILL)
+    for point, (state, keeper_does, _) in CRASH_POINTS.items():
+        path = mortal.home / "local" / "sandboxes" / f"{endpoints[point].id}.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"state": state}))
+        tell_keeper(mortal, endpoints[point], keeper_does)
+    mortal.start()
+    client = mortal.client()
+    found = {
+        point: wait_for_state(client, endpoints[point].id, end)["state"] for point, (*_, end) in CRASH_POINTS.items()
+    }
+    assert found == {point: end for point, (*_, end) in CRASH_POINTS.items()}
+    for point in (point for point, end in found.items() if end == "RUNNING"):
+        assert hello(endpoints[point])["sandbox"]["id"] == endpoints[point].id
 
 
 def test_a_record_without_a_keeper_is_launched(halted: tuple[LocalCloud, Endpoint]) -> None:

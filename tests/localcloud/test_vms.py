@@ -96,5 +96,6 @@ async def test_a_call_before_the_keeper_was_looked_for_waits_for_what_it_says(wo
             await found.reconcile()
             await resumed
             assert found.state is SandboxState.SUSPENDED
+            await found.resume()
         finally:
             await vm.terminate()
