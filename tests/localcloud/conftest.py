@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +28,10 @@ def endpoint(cloud: LocalCloud) -> Endpoint:
 def other_sandbox(cloud: LocalCloud) -> Endpoint:
     """Another one."""
     return run_sandbox(cloud)
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[LocalCloud]:
+    """A local cloud of the test's own, to be stopped and killed."""
+    with local_cloud(tmp_path, "--runtime", "process") as started:
+        yield started

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
+
 from tests.support.local_cloud import LocalCloud
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -130,3 +132,12 @@ def wait_for_state(client: Any, sandbox_id: str, wanted: str, timeout_s: float =
         if time.monotonic() > deadline or (seen["state"] == "TERMINATED" != wanted):
             raise AssertionError(f"{sandbox_id} is {seen['state']} ({seen.get('stateReason', '')}), not {wanted}")
         time.sleep(0.01)
+
+
+def hello(endpoint: Endpoint) -> dict[str, Any]:
+    """What the guest behind an endpoint says of itself."""
+    headers = {"X-aws-proxy-auth": endpoint.token}
+    reply = httpx.get(f"https://{endpoint.address}/v2/hello", headers=headers, verify=endpoint.context(), timeout=20)
+    assert reply.status_code == 200, reply
+    told: dict[str, Any] = reply.json()
+    return told

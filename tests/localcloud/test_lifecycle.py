@@ -195,6 +195,7 @@ def test_the_idle_policy_ends_a_sandbox(fast: LocalCloud, policy: dict[str, Any]
     assert wait_for_state(endpoint.client, endpoint.id, "TERMINATED")["stateReason"] == "Success."
 
 
+@pytest.mark.slow
 def test_the_maximum_duration_ends_a_sandbox_suspended_or_not(fast: LocalCloud) -> None:
     endpoint = run_sandbox(fast, maximumDurationInSeconds=120)
     endpoint.client.suspend_microvm(microvmIdentifier=endpoint.id)
@@ -202,6 +203,7 @@ def test_the_maximum_duration_ends_a_sandbox_suspended_or_not(fast: LocalCloud) 
     assert (ended["terminatedAt"] - ended["startedAt"]).total_seconds() >= 120 / float(SCALE)
 
 
+@pytest.mark.slow
 async def test_one_byte_a_moment_keeps_a_stream_and_its_sandbox_awake(fast: LocalCloud) -> None:
     endpoint = await asyncio.to_thread(run_sandbox, fast, idlePolicy=idle(60, 3600))
     end = asyncio.Event()
@@ -275,6 +277,7 @@ async def test_suspends_in_between_lose_no_request(fast: LocalCloud) -> None:
     await asyncio.to_thread(endpoint.client.terminate_microvm, microvmIdentifier=endpoint.id)
 
 
+@pytest.mark.slow
 def test_an_ended_sandbox_is_forgotten_after_a_day(tmp_path: Path) -> None:
     with local_cloud(tmp_path, "--runtime", "process", "--time-scale", "80000", "--exit-when-idle", "0") as quick:
         client = quick.client()
