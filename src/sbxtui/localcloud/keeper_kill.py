@@ -8,6 +8,7 @@ import select
 import signal
 from pathlib import Path
 
+from sbxtui.localcloud.keeper_processes import descendants, read_process, send_signal
 from sbxtui.localcloud.keeper_sweep import sweep_one
 from sbxtui.localcloud.spec import SandboxSpec
 
@@ -42,11 +43,15 @@ def _kill(pid: int, folder: Path, spec: SandboxSpec) -> None:
             # Looked at again now that the number cannot be another's unnoticed.
             if not _is_keeper(folder, spec):
                 return
-            if os.getpgid(pid) == pid:
-                os.killpg(pid, signal.SIGKILL)
+            below = descendants(pid)
             signal.pidfd_send_signal(handle, signal.SIGKILL)
             gone = select.poll()
             gone.register(handle, select.POLLIN)
             gone.poll(_GONE_TIMEOUT_MS)
+            # Most ends by itself without its keeper; what does not is known by number and start.
+            for process in below.values():
+                found = read_process(process.pid)
+                if found is not None and found.start_ticks == process.start_ticks:
+                    send_signal([process.pid], signal.SIGKILL)
         finally:
             os.close(handle)
