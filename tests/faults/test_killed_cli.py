@@ -37,8 +37,8 @@ CREATE_POINTS = [
 REMOVE_POINTS = [
     f"{CONTROL}.terminate:before",
     f"{CONTROL}.terminate:after",
-    f"{REGISTRY}.remove:before",
-    f"{REGISTRY}.remove:after",
+    f"{REGISTRY}.remove_row:before",
+    f"{REGISTRY}.remove_row:after",
 ]
 RUN_POINTS = [
     f"{REGISTRY}.reserve:after",
