@@ -18,7 +18,7 @@ from pathlib import Path
 Row = tuple[str, str, str]
 
 SBX = (sys.executable, "-m", "sbxtui")
-_FOREIGN = ("SBX_", "AGENT_SANDBOX_", "AWS_")
+_FOREIGN = ("SBX_", "AGENT_SANDBOX_", "AWS_", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True, slots=True)
