@@ -97,7 +97,9 @@ def test_a_killed_rm_can_be_said_again(sbx: Sbx, point: str) -> None:
 @pytest.mark.parametrize("point", RUN_POINTS)
 def test_a_killed_run_is_ended_by_whoever_looks_next(sbx: Sbx, point: str) -> None:
     killed(sbx, point, "run", "-m", "512", "--", "true")
-    assert fleet(sbx) == {}
+    # The runner may be at it already: then it is listed until the runner has ended it.
+    looks = (fleet(sbx) for _ in range(40))
+    assert any(seen == {} for seen in looks)
 
 
 @pytest.mark.parametrize(("verb", "point"), [("stop", "suspend"), ("start", "resume")])

@@ -36,7 +36,7 @@ from sbxtui.guest.client import GuestClient, Hello
 from sbxtui.identity import own_identity
 from sbxtui.services.defaults import LaunchDefaults
 from sbxtui.services.guests import V1, Guests
-from sbxtui.services.leftovers import RETRY_AT, is_unfinished
+from sbxtui.services.leftovers import RETRY_AT, is_one_shot, is_unfinished
 from sbxtui.services.plan import CreateOptions, LaunchPlan, plan_launch
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.settings import Settings
@@ -137,7 +137,9 @@ class Launcher:
                     await self._put_off(row)
                     continue
                 bound = row if row.id else await self._run(plane, row, is_replay=True)
-                recovered.append(await self._make_ready(bound, _RECOVERY_DEADLINE_S))
+                # A one-shot is only found again in order to be ended: nobody waits for it to answer.
+                is_done = is_one_shot(bound)
+                recovered.append(bound if is_done else await self._make_ready(bound, _RECOVERY_DEADLINE_S))
             except SbxError as exc:
                 log.info("could not finish the launch of %s: %s", row.name, exc.message)
                 await self._put_off(row)
