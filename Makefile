@@ -1,6 +1,9 @@
 # The front door: `make run` opens the dashboard, `make test` runs the tests. Both set themselves up in .venv and nowhere else.
 # `make run ARGS="ls --json"` passes arguments on; `make test TESTS="not soak" ARGS="tests/guest -k jobs"` narrows or widens a run.
 
+# Every `sbx` that a test starts would compile its sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin

@@ -30,6 +30,13 @@ def test_a_report_says_where_and_what_but_no_values_and_nothing_like_a_secret() 
     assert text.count("[left out]") == 2
 
 
+def test_a_report_says_where_however_long_the_path_is(tmp_path: Path) -> None:
+    place = str(tmp_path / ("a" * 40) / "module.py")
+    with pytest.raises(ZeroDivisionError) as caught:
+        exec(compile("1 / 0", place, "exec"))
+    assert f'File "{place}", line 1' in crash_text(caught.value, datetime(2026, 3, 1, tzinfo=UTC))
+
+
 def test_a_report_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     file = write_crash_report(home_at(tmp_path), raised())
     assert file is not None and file.parent == home_at(tmp_path).log_dir

@@ -13,7 +13,9 @@ from sbxtui.core.errors import SbxError
 from sbxtui.core.text import harmless, iso
 from sbxtui.home import Home, private_dir
 
-# Tokens, keys and signatures are long runs of these; file names and words are shorter or have dots and slashes.
+# Tokens, keys and signatures are long runs of these; words are shorter or have dots and spaces between them.
+# Where it happened is no secret, however long the folders' names are.
+_PLACE = re.compile(r'^ *File ".*", line \d+, in \S+$')
 _SECRET_LIKE = re.compile(r"[A-Za-z0-9+/=_-]{32,}|(?:AKIA|ASIA)[A-Z0-9]{12,}")
 
 
@@ -32,6 +34,7 @@ def write_crash_report(home: Home, error: BaseException, *, now: datetime | None
 
 def crash_text(error: BaseException, now: datetime) -> str:
     """The report: versions and the chain of tracebacks without values; what looks like a secret is left out."""
-    frames = "".join(traceback.TracebackException.from_exception(error, capture_locals=False).format())
+    frames = harmless("".join(traceback.TracebackException.from_exception(error, capture_locals=False).format()))
+    said = [line if _PLACE.match(line) else _SECRET_LIKE.sub("[left out]", line) for line in frames.split("\n")]
     head = f"sbx {__version__}, Python {platform.python_version()}, {platform.system()}, {iso(now)}\n\n"
-    return head + _SECRET_LIKE.sub("[left out]", harmless(frames))
+    return head + "\n".join(said)
