@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
 import pytest
 
 from sbxtui.core.errors import (
@@ -25,6 +24,7 @@ from sbxtui.core.errors import (
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.faults import MAX_ANSWER_BYTES
 from sbxtui.guest.files import GuestFiles
+from sbxtui.guest.transport import Transport
 from tests.support.guest_process import GuestProcess
 
 MIB = 1024 * 1024
@@ -234,8 +234,8 @@ async def stranger_url(answer: bytes) -> AsyncIterator[str]:
 @asynccontextmanager
 async def stranger(answer: bytes) -> AsyncIterator[GuestFiles]:
     """Files of such a server."""
-    async with stranger_url(answer) as url, httpx.AsyncClient(base_url=url) as http:
-        yield GuestFiles(http)
+    async with stranger_url(answer) as url, Transport(url, None) as transport:
+        yield GuestFiles(transport)
 
 
 def reply(body: bytes, *, status: str = "200 OK", headers: bytes = b"") -> bytes:

@@ -16,6 +16,7 @@ import pytest
 from sbxguest import wire
 from sbxtui.core.errors import FileMissing, GuestUnreachable, UsageError
 from sbxtui.guest.legacy import LegacyGuest
+from sbxtui.guest.transport import Transport
 from tests.support.guest_process import GuestProcess
 
 
@@ -44,6 +45,12 @@ GOLDEN_EXEC: list[tuple[dict[str, object], int, bytes, bytes]] = [
     (shell("cat"), 0, b"", b""),
     (shell("echo quick", timeout=30), 0, b"quick\n", b""),
 ]
+
+
+@pytest.fixture
+async def legacy(guest: GuestProcess) -> AsyncIterator[LegacyGuest]:
+    async with Transport(guest.url, None) as transport:
+        yield LegacyGuest(transport)
 
 
 async def test_commands_answer_as_v1_says(http: httpx.AsyncClient) -> None:
@@ -123,8 +130,7 @@ async def test_files_are_refused_as_v1_says(guest: GuestProcess, http: httpx.Asy
     assert list(guest.workdir.iterdir()) == []
 
 
-async def test_the_host_runs_commands_over_v1(http: httpx.AsyncClient) -> None:
-    legacy = LegacyGuest(http)
+async def test_the_host_runs_commands_over_v1(legacy: LegacyGuest) -> None:
     result = await legacy.execute(["sh", "-c", "echo $A; pwd; echo e >&2; exit 7"], cwd="/", env={"A": "b"})
     assert (result.exit_code, result.stdout, result.stderr) == (7, b"b\n/\n", b"e\n")
     late = await legacy.execute(["sleep", "100"], timeout_s=0.2)
@@ -133,8 +139,7 @@ async def test_the_host_runs_commands_over_v1(http: httpx.AsyncClient) -> None:
     assert (missing.exit_code, missing.stderr) == (127, b"sbx: command not found: no-such-command\n")
 
 
-async def test_the_host_reads_and_writes_files_over_v1(http: httpx.AsyncClient) -> None:
-    legacy = LegacyGuest(http)
+async def test_the_host_reads_and_writes_files_over_v1(legacy: LegacyGuest) -> None:
     content = os.urandom(500_000)
     assert await legacy.write("x/y", content) == len(content)
     assert await legacy.read("x/y") == content
@@ -151,8 +156,9 @@ async def old_guest(answer: dict[str, Any], status: str = "200 OK") -> AsyncIter
         writer.close()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    async with server, httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as http:
-        yield LegacyGuest(http)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, Transport(address, None) as transport:
+        yield LegacyGuest(transport)
 
 
 async def test_an_old_guest_that_gives_signals_a_negative_code_is_understood() -> None:

@@ -32,19 +32,26 @@ def add_global_flags(parser: argparse.ArgumentParser) -> None:
 
 
 class Adder:
-    """Adds verbs to one list of subcommands."""
+    """Adds verbs to one list of subcommands.
 
-    def __init__(self, verbs: argparse._SubParsersAction[Parser]) -> None:
+    Args:
+        verbs: The list.
+        only: The one verb that needs its global flags, to spare making them forty times; empty: every one.
+    """
+
+    def __init__(self, verbs: argparse._SubParsersAction[Parser], *, only: str = "") -> None:
         self._verbs = verbs
+        self._only = only
 
     def __call__(self, name: str, handler: str, help_text: str, *, detail: str = "") -> Parser:
         parser = self._verbs.add_parser(name, help=help_text, description=detail or help_text)
         parser.set_defaults(handler=f"sbxtui.cli.{handler}")
-        add_global_flags(parser)
+        if self._only in ("", name):
+            add_global_flags(parser)
         return parser
 
     def group(self, name: str, help_text: str) -> Adder:
         """A verb with verbs of its own."""
         parser = self._verbs.add_parser(name, help=help_text, description=help_text)
         verbs = parser.add_subparsers(dest=f"{name}_verb", metavar="VERB", parser_class=Parser, required=True)
-        return Adder(verbs)
+        return Adder(verbs, only="" if self._only == name else self._only)

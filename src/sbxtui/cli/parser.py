@@ -28,7 +28,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         SystemExit: `--help` or `--version` was printed.
     """
     own, command = _split_command(_with_sort_joined(argv))
-    args = _build().parse_args(own)
+    args = _build(verb_of(own)).parse_args(own)
     args.command = command
     return args
 
@@ -104,7 +104,8 @@ def _value_flags(verb: str) -> frozenset[str]:
     return frozenset(common | create | {"--egress-connector", "--ingress-connector", "--network", "--name"})
 
 
-def _build() -> Parser:
+def _build(verb: str = "") -> Parser:
+    """The parser of every verb; with the global flags of that `verb` alone if it is known."""
     parser = Parser(
         prog="sbx",
         description="Disposable, isolated machines for code nobody has reviewed. Without a verb: the dashboard.",
@@ -115,5 +116,5 @@ def _build() -> Parser:
     parser.add_argument("--version", action="version", version=f"sbx {__version__}")
     add_global_flags(parser)
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser, title="verbs")
-    add_verbs(Adder(subparsers))
+    add_verbs(Adder(subparsers, only=verb))
     return parser

@@ -1,4 +1,4 @@
-"""What the host can ask of a guest. Importing this is cheap; httpx comes with the first client."""
+"""What the host can ask of a guest. Importing this is cheap; HTTP comes with the first request."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class GuestClient:
         """File operations, over the same connections."""
         from sbxtui.guest.files import GuestFiles
 
-        return GuestFiles(self.transport.http)
+        return GuestFiles(self.transport)
 
     async def hello(self, *, timeout_s: float = _HELLO_TIMEOUT_S) -> Hello:
         """Ask the guest who it is.

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
-
 from sbxtui.core.errors import (
     AccessDenied,
     Conflict,
@@ -24,6 +22,7 @@ from sbxtui.core.errors import (
     UsageError,
 )
 from sbxtui.core.text import harmless_line
+from sbxtui.guest.http1 import Answer, HttpError, HttpTimeout
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _MAX_ERROR_BYTES = 64 * 1024
@@ -57,12 +56,12 @@ _HINTS = {"disk_full": "free some space in the sandbox, or launch one with a lar
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Turns httpx's errors of the block into GuestUnreachable; `doing` is what a person reads: "reading `a.txt`"."""
+    """Turns errors of HTTP in the block into GuestUnreachable; `doing` is what a person reads: "reading `a.txt`"."""
     try:
         yield
-    except httpx.TimeoutException as exc:
+    except HttpTimeout as exc:
         raise GuestUnreachable(f"{doing}: the sandbox did not answer in time", hint="retrying is safe") from exc
-    except (httpx.TransportError, httpx.StreamError) as exc:
+    except HttpError as exc:
         if certificate := _certificate_fault(exc):
             raise UntrustedEndpoint(
                 f"{doing}: the certificate of the sandbox's endpoint does not hold: {certificate}",
@@ -86,38 +85,36 @@ def garbled(what: str) -> GuestUnreachable:
     return GuestUnreachable(f"the guest's answer makes no sense: {what}", hint="does a guest of sbx answer there?")
 
 
-async def raise_for_answer(answer: httpx.Response) -> None:
+async def raise_for_answer(answer: Answer) -> None:
     """Raise the error an answer stands for; returns for 2xx. At most 64 KiB of an error's body are read."""
     if answer.is_success:
         return
     said = _error_object(await head_of(answer))
     code = said.get("code") if isinstance(said.get("code"), str) else ""
-    message = harmless_line(str(said.get("message") or "")) or f"the sandbox answered HTTP {answer.status_code}"
-    kind = _BY_CODE.get(str(code)) or _BY_STATUS.get(answer.status_code, SbxError)
+    message = harmless_line(str(said.get("message") or "")) or f"the sandbox answered HTTP {answer.status}"
+    kind = _BY_CODE.get(str(code)) or _BY_STATUS.get(answer.status, SbxError)
     hint = harmless_line(str(said.get("hint") or "")) or _HINTS.get(str(code), "")
-    raise kind(message, hint=hint, details={"guest_code": harmless_line(str(code)), "http_status": answer.status_code})
+    raise kind(message, hint=hint, details={"guest_code": harmless_line(str(code)), "http_status": answer.status})
 
 
-async def whole_body(answer: httpx.Response) -> bytes:
+async def whole_body(answer: Answer) -> bytes:
     """The body of a streamed answer, which a guest may make as long as it likes.
 
     Raises:
         GuestUnreachable: It is longer than any answer that is held whole.
     """
     body = bytearray()
-    async for piece in answer.aiter_raw():
+    async for piece in answer.pieces():
         body += piece
         if len(body) > MAX_ANSWER_BYTES:
             raise garbled(f"it is longer than {MAX_ANSWER_BYTES} bytes")
     return bytes(body)
 
 
-async def head_of(answer: httpx.Response) -> bytes:
+async def head_of(answer: Answer) -> bytes:
     """The first 64 KiB of a body at most."""
-    if answer.is_stream_consumed or answer.is_closed:
-        return answer.content[:_MAX_ERROR_BYTES]
     head = bytearray()
-    async for piece in answer.aiter_raw():
+    async for piece in answer.pieces():
         head += piece
         if len(head) >= _MAX_ERROR_BYTES:
             break

@@ -10,20 +10,20 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from sbxguest.tree import TreeError, TreeReport, Unpacker
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import FileInfo
 from sbxtui.guest import filewire
 from sbxtui.guest.faults import garbled, raise_for_answer, translated, whole_body
 from sbxtui.guest.filewire import Download, Listing, shown
+from sbxtui.guest.http1 import Patience
+from sbxtui.guest.transport import Transport
 
 _STALL_S = 60.0
 _ASK_FIRST_BYTES = 16 * 1024 * 1024
 # The last byte of an upload is followed by the disk's own time, a big copy by the whole of it.
 _SETTLE_S = 300.0
-_TIMEOUT = httpx.Timeout(_SETTLE_S, connect=10.0, write=_STALL_S)
+_PATIENCE = Patience(answer_s=_SETTLE_S, send_s=_STALL_S)
 
 
 class GuestFiles:
@@ -34,11 +34,11 @@ class GuestFiles:
     `GuestUnreachable` when it does not answer or is cut off.
 
     Args:
-        http: A client whose base URL is the guest and which authenticates by itself; closed by its owner.
+        transport: To the guest; closed by its owner.
     """
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     @asynccontextmanager
     async def download(self, path: str, *, start: int = 0, length: int | None = None) -> AsyncIterator[Download]:
@@ -49,8 +49,8 @@ class GuestFiles:
         if length == 0:
             raise UsageError("a range of no bytes was asked for")
         with translated(f"reading {shown(path)}"):
-            async with self._http.stream(
-                "GET", filewire.url("/v2/files", path), headers=headers, timeout=_TIMEOUT
+            async with self._transport.stream(
+                "GET", filewire.url("/v2/files", path), headers=headers, patience=_PATIENCE
             ) as answer:
                 await raise_for_answer(answer)
                 yield filewire.download_of(path, answer)
@@ -176,9 +176,10 @@ class GuestFiles:
             raise UsageError(f"cannot write to `{target}`: {os.strerror(exc.errno or 0)}") from exc
         try:
             with translated(f"reading {shown(path)}"):
-                async with self._http.stream("GET", filewire.url("/v2/files/tar", path), timeout=_TIMEOUT) as answer:
+                address = filewire.url("/v2/files/tar", path)
+                async with self._transport.stream("GET", address, patience=_PATIENCE) as answer:
                     await raise_for_answer(answer)
-                    async for batch in filewire.batches(answer.aiter_raw()):
+                    async for batch in filewire.batches(answer.pieces()):
                         await asyncio.to_thread(unpacker.write, batch)
             return filewire.harmless_report(await asyncio.to_thread(unpacker.commit))
         except TreeError as exc:
@@ -206,7 +207,7 @@ class GuestFiles:
         self, method: str, url: str, content: AsyncIterable[bytes] | bytes, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """One request whose answer is an object."""
-        async with self._http.stream(method, url, content=content, headers=headers, timeout=_TIMEOUT) as answer:
+        async with self._transport.stream(method, url, content=content, headers=headers, patience=_PATIENCE) as answer:
             await raise_for_answer(answer)
             return filewire.as_object(await whole_body(answer))
 
@@ -218,11 +219,11 @@ class GuestFiles:
             body["limit"] = limit
         has_ended = False
         with translated(f"listing {shown(path)}"):
-            async with self._http.stream(
-                "POST", "/v2/files/op", content=json.dumps(body).encode(), timeout=_TIMEOUT
+            async with self._transport.stream(
+                "POST", "/v2/files/op", content=json.dumps(body).encode(), patience=_PATIENCE
             ) as answer:
                 await raise_for_answer(answer)
-                async for line in filewire.lines(answer.aiter_raw()):
+                async for line in filewire.lines(answer.pieces()):
                     value = filewire.as_object(line)
                     has_ended = value.get("end") is True
                     yield value

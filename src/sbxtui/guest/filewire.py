@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import httpx
-
 from sbxguest.tree import Problem, TreeError, TreeReport, pack
 from sbxtui.core.errors import AccessDenied, FileMissing, QuotaExceeded, SbxError, UsageError
 from sbxtui.core.model import FileInfo
 from sbxtui.core.text import harmless_line
 from sbxtui.guest.faults import garbled
+from sbxtui.guest.http1 import Answer
 
 BATCH_BYTES = 1024 * 1024
 _MAX_LINE_BYTES = 256 * 1024
@@ -136,7 +135,7 @@ def _signed(fields: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def download_of(path: str, answer: httpx.Response) -> Download:
+def download_of(path: str, answer: Answer) -> Download:
     """The head of a download.
 
     Raises:
@@ -147,7 +146,7 @@ def download_of(path: str, answer: httpx.Response) -> Download:
         size_bytes, mode = int(answer.headers["x-sbx-size"]), int(answer.headers["x-sbx-mode"], 8)
     except (KeyError, ValueError) as exc:
         raise garbled("a file without its facts") from exc
-    return Download(path, size_bytes, mode & 0o7777, instant(mtime_ns), mtime_ns, answer.aiter_raw())
+    return Download(path, size_bytes, mode & 0o7777, instant(mtime_ns), mtime_ns, answer.pieces())
 
 
 def tree_report(fields: Mapping[str, Any]) -> TreeReport:

@@ -9,13 +9,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import httpx
-
 from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.model import ExecResult
 from sbxtui.guest import filewire
 from sbxtui.guest.faults import garbled, raise_for_answer, translated
 from sbxtui.guest.filewire import shown
+from sbxtui.guest.http1 import Patience
+from sbxtui.guest.transport import Transport
 
 # Whole documents, base64 and JSON: beyond this a v1 image is of no use, and a hostile one must not fill our memory.
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
@@ -32,11 +32,11 @@ class LegacyGuest:
     Every method raises `GuestUnreachable` when it does not answer or answers nonsense.
 
     Args:
-        http: A client whose base URL is the guest and which authenticates by itself; closed by its owner.
+        transport: To the guest; closed by its owner.
     """
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     async def execute(
         self,
@@ -95,14 +95,14 @@ class LegacyGuest:
         return filewire.whole(await self._post("/v1/fs/write", body, f"writing {shown(path)}"), "bytes_written")
 
     async def _post(self, url: str, body: Mapping[str, object], doing: str, *, wait_s: float = 300.0) -> dict[str, Any]:
-        timeout = httpx.Timeout(wait_s, connect=10.0, write=60.0)
+        patience = Patience(answer_s=wait_s, send_s=60.0)
         with translated(doing):
-            content = json.dumps(body)
-            async with self._http.stream("POST", url, content=content, timeout=timeout, headers=_JSON) as answer:
+            content = json.dumps(body).encode()
+            async with self._transport.stream("POST", url, content=content, patience=patience, headers=_JSON) as answer:
                 await raise_for_answer(answer)
                 pieces: list[bytes] = []
                 size_bytes = 0
-                async for piece in answer.aiter_raw():
+                async for piece in answer.pieces():
                     size_bytes += len(piece)
                     if size_bytes > MAX_ANSWER_BYTES:
                         raise UsageError(

@@ -6,16 +6,15 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-import httpx
-
 from sbxguest import wire
 from sbxtui.core.errors import ConnectionLost, GuestUnreachable
 from sbxtui.guest.faults import translated
+from sbxtui.guest.http1 import Patience
 from sbxtui.guest.transport import RETRYABLE, Backoff, Transport, json_body
 
 # Heartbeats come every 15 s: two lost ones and a connection is dead, however silent the command is.
 _SILENCE_S = 40.0
-_TIMEOUT = httpx.Timeout(_SILENCE_S, connect=10.0, pool=30.0)
+_PATIENCE = Patience(answer_s=_SILENCE_S)
 RECONNECT_S = 30.0
 # Each request says by its cursor what has arrived; the guest keeps the rest. Half of the guest's ring, so that it can
 # fill the other half while this one travels.
@@ -92,7 +91,7 @@ class LogReader:
             async with self._request() as answer:
                 await self._transport.check(answer, doing)
                 self.is_started = True
-                async for data in answer.aiter_raw():
+                async for data in answer.pieces():
                     for frame in _decoded(decoder, data):
                         self._move(frame)
                         if self._exit is None:
@@ -115,14 +114,15 @@ class LogReader:
     def _request(self) -> Any:
         query: dict[str, str | int] = {"follow": 1, "max_bytes": WINDOW_BYTES}
         if not self.is_started:
-            return self._transport.http.stream(
-                "POST", "/v2/jobs", params=query, headers=self._headers, content=json_body(self._body), timeout=_TIMEOUT
+            body = json_body(self._body)
+            return self._transport.stream(
+                "POST", "/v2/jobs", query=query, headers=self._headers, content=body, patience=_PATIENCE
             )
         query["cursor"] = self.cursor
         if self._holds:
             query["hold"] = 1
         path = f"/v2/jobs/{self._job_id}/log"
-        return self._transport.http.stream("GET", path, params=query, headers=self._headers, timeout=_TIMEOUT)
+        return self._transport.stream("GET", path, query=query, headers=self._headers, patience=_PATIENCE)
 
     def _lost(self, failure: Exception | None) -> GuestUnreachable:
         reason = getattr(failure, "message", "the stream ended early")

@@ -1,4 +1,4 @@
-"""One way to a guest: through the endpoint proxy with a token, or straight to a plain address. The home of httpx."""
+"""One way to a guest: through the endpoint proxy with a token, or straight to a plain address."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import asyncio
 import json
 import random
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Protocol
-
-import httpcore
-import httpx
+from urllib.parse import quote, urlencode
 
 from sbxguest import wire
 from sbxtui.core.errors import AccessDenied, GuestUnreachable, SbxError, Throttled
 from sbxtui.core.text import harmless_line
 from sbxtui.guest.faults import garbled, head_of, raise_for_answer, translated, whole_body
+from sbxtui.guest.http1 import Answer, Body, Patience
+from sbxtui.guest.pool import Pool, address_of
 
-_TIMEOUT = httpx.Timeout(30.0, connect=10.0, pool=30.0)
-# The smallest sandbox takes eight connections in all, and forwards and dashboards want theirs.
-_LIMITS = httpx.Limits(max_connections=6, max_keepalive_connections=4, keepalive_expiry=45.0)
+_PATIENCE = Patience()
 _BACKOFF_FIRST_S = 0.1
-# httpcore's 64 KiB cut each read of the event loop into four, and copied the rest each time: half of the speed of a
-# command's output.
-httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = 256 * 1024
 _BACKOFF_MAX_S = 2.0
+_HEADERS = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "sbx"}
+# What paths may hold besides letters and digits; `%` because they come quoted.
+_PATH_SAFE = "/%:@!$&'()*+,;=?~"
 
 
 class TokenSource(Protocol):
@@ -36,29 +35,12 @@ class TokenSource(Protocol):
         ...
 
 
-class _ProxyAuth(httpx.Auth):
-    """Adds the proxy's headers; a token that the proxy (not the guest) refuses is renewed once."""
-
-    def __init__(self, tokens: TokenSource, port: int) -> None:
-        self._tokens = tokens
-        self._port = port
-
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        request.headers["x-aws-proxy-port"] = str(self._port)
-        request.headers["x-aws-proxy-auth"] = await self._tokens.token()
-        answer = yield request
-        # A body that is streamed cannot be sent twice; its caller sees the refusal.
-        if answer.status_code == 403 and not is_of_guest(answer) and isinstance(request.stream, httpx.ByteStream):
-            request.headers["x-aws-proxy-auth"] = await self._tokens.token(refresh=True)
-            yield request
-
-
 def json_body(document: object) -> bytes:
-    """JSON in ASCII: arguments that are no UTF-8 travel as lone surrogates, which httpx's own encoding refuses."""
+    """JSON in ASCII: arguments that are no UTF-8 travel as lone surrogates, which UTF-8 refuses."""
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def is_of_guest(answer: httpx.Response) -> bool:
+def is_of_guest(answer: Answer) -> bool:
     """Whether an error comes from the guest itself and not from a proxy before it."""
     return wire.ERROR_HEADER in answer.headers
 
@@ -77,20 +59,10 @@ class Transport:
         self, endpoint: str, tokens: TokenSource | None, *, port: int = 8080, verify: ssl.SSLContext | bool = True
     ) -> None:
         self.endpoint = endpoint
-        is_plain = endpoint.startswith(("http://", "unix:"))
-        socket_path = endpoint.removeprefix("unix:") if endpoint.startswith("unix:") else None
-        base_url = "http://guest" if socket_path else endpoint if is_plain else f"https://{endpoint}"
-        self.http = httpx.AsyncClient(
-            base_url=base_url,
-            auth=None if tokens is None else _ProxyAuth(tokens, port),
-            headers={"accept-encoding": "identity", "user-agent": "sbx"},
-            timeout=_TIMEOUT,
-            follow_redirects=False,
-            trust_env=False,
-            transport=httpx.AsyncHTTPTransport(
-                verify=False if is_plain else verify, limits=_LIMITS, uds=socket_path, trust_env=False
-            ),
-        )
+        self._tokens = tokens
+        self._port = str(port)
+        self._verify = verify
+        self._opened: Pool | None = None
 
     async def __aenter__(self) -> Transport:
         return self
@@ -102,7 +74,55 @@ class Transport:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self.http.aclose()
+        if self._opened is not None:
+            await self._opened.close()
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: Body = None,
+        patience: Patience = _PATIENCE,
+    ) -> AsyncIterator[Answer]:
+        """One request whose answer is read as it comes; for its status see `check`.
+
+        A token that the proxy (not the guest) refuses is renewed once, unless the body is streamed: that cannot be
+        sent twice.
+
+        Args:
+            method: Of HTTP.
+            path: On the guest, quoted.
+            query: Of the address.
+            headers: More headers.
+            content: A body.
+            patience: For every wait.
+
+        Raises:
+            HttpError: See `faults.translated`.
+        """
+        target = quote(path, safe=_PATH_SAFE) + (f"?{urlencode(query)}" if query else "")
+        can_renew = self._tokens is not None and (content is None or isinstance(content, bytes))
+        for is_renewed in (False, True):
+            fields = {**_HEADERS, **(headers or {}), **await self._authentication(refresh=is_renewed)}
+            async with self._pool().stream(method, target, fields, content, patience) as answer:
+                if is_renewed or not (can_renew and answer.status == 403 and not is_of_guest(answer)):
+                    yield answer
+                    return
+
+    async def _authentication(self, *, refresh: bool) -> dict[str, str]:
+        if self._tokens is None:
+            return {}
+        token = await (self._tokens.token(refresh=True) if refresh else self._tokens.token())
+        return {"x-aws-proxy-port": self._port, "x-aws-proxy-auth": token}
+
+    def _pool(self) -> Pool:
+        if self._opened is None:
+            self._opened = Pool(address_of(self.endpoint, self._verify))
+        return self._opened
 
     async def call(
         self,
@@ -132,12 +152,12 @@ class Transport:
             SbxError: As `core.errors` says: a proxy's 403 is `AccessDenied`, its 429 `Throttled`, no answer
                 `GuestUnreachable`.
         """
-        timeout = _TIMEOUT if timeout_s is None else httpx.Timeout(timeout_s)
+        patience = _PATIENCE if timeout_s is None else Patience(timeout_s, timeout_s, timeout_s)
         if document is not None:
             content = json_body(document)
         with translated(doing):
-            async with self.http.stream(
-                method, path, params=query, headers=headers, content=content, timeout=timeout
+            async with self.stream(
+                method, path, query=query, headers=headers, content=content, patience=patience
             ) as answer:
                 await self.check(answer, doing)
                 body = await whole_body(answer)
@@ -149,9 +169,9 @@ class Transport:
             raise garbled(f"{doing}: the answer is not a JSON object")
         return value
 
-    async def check(self, answer: httpx.Response, doing: str) -> None:
+    async def check(self, answer: Answer, doing: str) -> None:
         """Raise what an answer other than success stands for."""
-        if answer.status_code == 403 and not is_of_guest(answer):
+        if answer.status == 403 and not is_of_guest(answer):
             reason = harmless_line((await head_of(answer))[:500].decode(errors="replace"))
             raise AccessDenied(
                 f"{doing}: the endpoint {self.endpoint} refused our token: {reason or 'no reason given'}",

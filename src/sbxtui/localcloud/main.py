@@ -300,7 +300,8 @@ def _listen(options: Options) -> socket.socket:
     port_file = options.local_dir / "port"
     wanted = [options.port] if options.port else [_remembered(port_file), 0]
     for port in wanted:
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # asyncio sets TCP_NODELAY only where the protocol is named; without it small answers wait 40 ms for an ACK.
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind(("127.0.0.1", port))

@@ -80,7 +80,7 @@ async def _exec_v1(
     if stdin is not None or command.user:
         raise Unsupported("this image's guest takes neither input nor a user", hint="rebuild the image")
     argv = ["sh", "-lc", command.argv] if isinstance(command.argv, str) else command.argv
-    old = LegacyGuest(guest.transport.http)
+    old = LegacyGuest(guest.transport)
     result = await old.execute(argv, cwd=command.cwd, env=command.env, timeout_s=command.timeout_s)
     result = dataclasses.replace(result, timed_out=result.timed_out or result.exit_code == _TIMED_OUT)
     if on_output is None:
