@@ -12,6 +12,9 @@ from sbxtui.core.model import Context
 from sbxtui.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sbxtui.core.errors import StoreUnwritable
     from sbxtui.services.defaults import LaunchDefaults
     from sbxtui.services.files import Files
     from sbxtui.services.guests import Guests
@@ -55,6 +58,11 @@ class Services:
         from sbxtui.store.db import Store
 
         return Store.open(self.settings.home)
+
+    @property
+    def unsaved(self) -> Mapping[str, StoreUnwritable]:
+        """What was done and could not be written down, and why: on a full disk."""
+        return self.store.unsaved if "store" in self.__dict__ else {}
 
     def adopt_seed(self) -> SeedReport:
         """Take over what `asb` left for this context, if it was not taken yet; nothing for a local one."""

@@ -14,3 +14,9 @@ def sbx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sbx]:
     """An `sbx` shared by the tests of a file."""
     with sbx_home(tmp_path_factory.mktemp("home")) as shared:
         yield shared
+
+
+@pytest.fixture(scope="module")
+def app(sbx: Sbx) -> str:
+    """The name of a running sandbox shared by the tests of a file; they leave it running."""
+    return sbx.ok("create", "app", "--memory", "512").out

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sbxtui.core.errors import StoreCorrupt, StoreError
+from sbxtui.core.errors import StoreCorrupt, StoreError, StoreUnwritable
 from sbxtui.home import Home
 from sbxtui.store import failures
 from sbxtui.store.db import Store
@@ -48,6 +48,26 @@ def test_every_error_of_sqlite_names_the_file_and_a_remedy(code: int, message: s
     assert message in found.message
     assert hint in found.hint
     assert isinstance(found, StoreCorrupt) is failures.is_corruption(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "is_unwritable"),
+    [
+        (sqlite3.SQLITE_FULL, "SQLITE_FULL", True),
+        (sqlite3.SQLITE_READONLY, "SQLITE_READONLY", True),
+        (sqlite3.SQLITE_IOERR | (3 << 8), "SQLITE_IOERR_WRITE", True),
+        (sqlite3.SQLITE_IOERR | (19 << 8), "SQLITE_IOERR_SHMSIZE", True),
+        (sqlite3.SQLITE_IOERR | (1 << 8), "SQLITE_IOERR_READ", False),
+        (sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT", False),
+        (sqlite3.SQLITE_BUSY, "SQLITE_BUSY", False),
+    ],
+)
+def test_what_keeps_from_writing_is_told_apart_from_what_keeps_from_reading(
+    code: int, name: str, is_unwritable: bool
+) -> None:
+    error = sqlite3.OperationalError("strange")
+    error.sqlite_errorcode, error.sqlite_errorname = code, name
+    assert isinstance(failures.store_error(error, FILE), StoreUnwritable) is is_unwritable
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
@@ -99,7 +100,8 @@ async def rm(call: Call) -> int:
     if targets:
         noun = f"`{targets[0].name}`" if len(targets) == 1 else f"{len(targets)} sandboxes"
         call.confirm(f"remove {noun} for good", consequences=[_loss(row, call) for row in targets])
-    return show.outcomes(call.out, await for_each(targets, call.services.sandboxes.remove))
+    remove = partial(call.services.sandboxes.remove, is_waiting=call.args.wait)
+    return show.outcomes(call.out, await for_each(targets, remove))
 
 
 async def wait(call: Call) -> int:

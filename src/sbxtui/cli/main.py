@@ -80,6 +80,8 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
         result = run(Call(args, settings, out, services))
         if inspect.iscoroutine(result):
             result = asyncio.run(_until_told(result))
+        for what, error in services.unsaved.items():
+            out.note(f"note: not written down: {what}; {error.message}")
         return int(result or 0)
     finally:
         services.close()

@@ -16,6 +16,11 @@ async def recover(call: Call) -> None:
     """Finish launches and one-shots of dead processes in this context, and say so."""
     if notice := call.services.store.notice:
         call.out.note(f"note: {notice.message}\n{notice.hint}")
+    with call.services.store.best_effort("what an interrupted sbx or asb left"):
+        await _recover(call)
+
+
+async def _recover(call: Call) -> None:
     for words in await asyncio.to_thread(_adopt_from_seed, call):
         call.out.note(f"note: {words}")
     rows = await asyncio.to_thread(call.services.registry.list, call.services.context.name)

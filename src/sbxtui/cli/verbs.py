@@ -117,6 +117,7 @@ def _lifecycle(add: Adder) -> None:
     _names(add("start", "lifecycle:start", "resume"))
     rm = add("rm", "lifecycle:rm", "terminate and forget")
     _names(rm)
+    rm.add_argument("--wait", action="store_true", help="until they have ended, not only until that was accepted")
     _destructive(rm)
     wait = add("wait", "lifecycle:wait", "wait for a state")
     _names(wait, many=False)

@@ -42,8 +42,16 @@ class LocalCloud:
 
 def find_local_cloud(home: Home) -> LocalCloud | None:
     """The local cloud of `home` if one serves now; a file left by a dead one counts as none."""
+    # The second is written where the home's disk is full. It may lie in a folder others can write to.
+    return _told_in(home.local_dir / "cloud.json") or _told_in(home.socket_dir / "cloud.json")
+
+
+def _told_in(file: Path) -> LocalCloud | None:
     try:
-        facts = json.loads((home.local_dir / "cloud.json").read_bytes())
+        with file.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_uid != os.geteuid():
+                return None
+            facts = json.loads(stream.read())
         owner = ProcessIdentity(int(facts["pid"]), int(facts["start_ticks"]), str(facts["boot_id"]))
         return _decode(facts) if owner.is_alive else None
     except (OSError, ValueError, KeyError, TypeError):

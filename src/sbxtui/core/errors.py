@@ -26,7 +26,8 @@ SbxError                      1  failed
 ├── Incomplete               10  finished, with problems listed
 ├── StoreError                1  the store cannot be opened or written
 │   ├── StoreTooNew
-│   └── StoreCorrupt
+│   ├── StoreCorrupt
+│   └── StoreUnwritable          a full disk: what it holds can still be read
 ├── CommandTimedOut         124  a command ran out of its time; partial output kept
 └── Interrupted             130
 """
@@ -236,6 +237,12 @@ class StoreCorrupt(StoreError):
     """The store's file is damaged; it was kept aside."""
 
     code = "store_corrupt"
+
+
+class StoreUnwritable(StoreError):
+    """The store cannot be written now, as on a full disk; what it holds can still be read, and nothing was changed."""
+
+    code = "store_unwritable"
 
 
 class CommandTimedOut(SbxError):

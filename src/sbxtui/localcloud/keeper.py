@@ -25,6 +25,7 @@ from sbxtui.core.errors import SbxError
 from sbxtui.core.text import iso
 from sbxtui.localcloud.cgroups import Cgroup, folder_of
 from sbxtui.localcloud.keeper_control import Client, Control
+from sbxtui.localcloud.keeper_end import EndRecord, say
 from sbxtui.localcloud.keeper_log import GuestLog
 from sbxtui.localcloud.keeper_place import (
     GUEST_FOLDERS,
@@ -68,7 +69,7 @@ class Keeper:
         self._watchdog: Watchdog | None = None
         self._uid: DroppedUid | None = None
         self._stopped: set[int] = set()
-        self._exit: ExitInfo | None = None
+        self._end_record = EndRecord(spec)
         self._reason: Reason = ""
         self._problem = ""
         self._kill_at = 0.0
@@ -92,7 +93,7 @@ class Keeper:
             tree_lock = hold_tree(Path(self._spec.prepared["image_tree"]))
             self._start()
         except (SbxError, OSError, KeyError) as exc:
-            _say(f"cannot start: {exc}")
+            say(f"cannot start: {exc}")
             self._reason, self._problem = "start-failed", str(exc)
             self._end(1)
         while self._exit is None:
@@ -185,13 +186,18 @@ class Keeper:
         if self._state is KeeperState.STARTING and not self._reason:
             self._reason, self._problem = "start-failed", f"the guest ended with exit code {code} before it answered"
         self._state = KeeperState.EXITED
-        self._exit = ExitInfo(
-            exit_code=code,
-            signal=code - 128 if 128 < code < 128 + signal.NSIG else 0,
-            reason=self._reason or "exited",
-            at=iso(datetime.now(UTC)),
+        self._end_record.write(
+            ExitInfo(
+                exit_code=code,
+                signal=code - 128 if 128 < code < 128 + signal.NSIG else 0,
+                reason=self._reason or "exited",
+                at=iso(datetime.now(UTC)),
+            )
         )
-        write_private(self._spec.exit_file, json.dumps(asdict(self._exit)))
+
+    @property
+    def _exit(self) -> ExitInfo | None:
+        return self._end_record.info
 
     def _finish(self) -> None:
         """Kill what is left, take everything away, then answer those who wait."""
@@ -205,8 +211,9 @@ class Keeper:
         self._reap_all()
         self._log.close()
         if not self._cgroup.remove():
-            _say("a control group is still busy")
+            say("a control group is still busy")
         remove_remains(self._spec)
+        self._end_record.write_again()
         self._control.close()
         self._spec.lock_file.unlink(missing_ok=True)
         # Last of all, and the connections end with the process: who reads to their end knows that it is gone.
@@ -335,12 +342,6 @@ class Keeper:
         self._selector.register(wakeup_read, selectors.EVENT_READ, drain)
 
 
-def _say(text: str) -> None:
-    """To the sandbox's own log. Not by `logging`: importing that takes a tenth of a start."""
-    sys.stderr.write(f"keeper: {text}\n")
-    sys.stderr.flush()
-
-
 def _lock_patiently(spec: SandboxSpec) -> int | None:
     """The keeper's lock; a sweep holds it for a moment, another keeper for good."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
@@ -368,7 +369,7 @@ def main(argv: list[str]) -> int:
     except Exception:  # noqa: BLE001 - a process boundary: its sandbox must not end without a word
         import traceback
 
-        _say(f"keeper failed:\n{traceback.format_exc()}")
+        say(f"keeper failed:\n{traceback.format_exc()}")
     os._exit(code)
 
 

@@ -29,11 +29,12 @@ import uvicorn
 from sbxtui._version import __version__
 from sbxtui.core.errors import SbxError
 from sbxtui.home import private_dir
-from sbxtui.identity import ProcessIdentity, own_identity
+from sbxtui.identity import own_identity
 from sbxtui.localcloud.ca import server_context
 from sbxtui.localcloud.catalog import Catalog
 from sbxtui.localcloud.endpoints import EndpointFactory
 from sbxtui.localcloud.fleet import Fleet
+from sbxtui.localcloud.found import CloudFile, remember_port, remembered_port
 from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.keys import HomeKeys, load_or_make_keys
 from sbxtui.localcloud.records import RecordStore
@@ -41,7 +42,6 @@ from sbxtui.localcloud.routes import Api
 from sbxtui.localcloud.runtimes.choose import Choice, choose_runtime
 from sbxtui.localcloud.server import App
 from sbxtui.localcloud.sigv4 import Verifier
-from sbxtui.localcloud.spec import write_private
 from sbxtui.localcloud.world import World
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,6 @@ OPEN_FILES = 16_384
 # Memory is a limit of each sandbox, not a reservation; most use a small part of it.
 MEMORY_OVERCOMMIT = 4
 _LOG_BYTES = 5 << 20
-_LOOK_AFTER_FILE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +79,9 @@ class Options:
         return self.home / "local"
 
     @property
-    def cloud_file(self) -> Path:
-        """Tells faces where this process serves; present only while it does."""
-        return self.local_dir / "cloud.json"
+    def cloud_file(self) -> CloudFile:
+        """Tells faces where this process serves."""
+        return CloudFile(self.local_dir / "cloud.json", self.sockets / "cloud.json")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -166,20 +165,12 @@ def _single_instance(options: Options) -> Iterator[bool]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if _is_served(options.cloud_file) or time.monotonic() > deadline:
+                if options.cloud_file.is_of_a_living_process() or time.monotonic() > deadline:
                     log.info("another process serves this home; nothing to do")
                     yield False
                     return
                 time.sleep(0.05)
         yield True
-
-
-def _is_served(cloud_file: Path) -> bool:
-    try:
-        told: dict[str, Any] = json.loads(cloud_file.read_text())
-        return ProcessIdentity(told["pid"], told["start_ticks"], told["boot_id"]).is_alive
-    except (OSError, ValueError, KeyError):
-        return False
 
 
 class _Server(uvicorn.Server):
@@ -245,17 +236,17 @@ async def _serve(options: Options) -> None:
         server = _Server(_uvicorn_config(app))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         told = _told(options, keys, listening.getsockname()[1], ca_file, choice)
-        write_private(options.cloud_file, told)
+        options.cloud_file.write(told)
         log.info("serving on port %d with runtime %s", listening.getsockname()[1], choice.runtime.id)
         try:
             await _first_of(
                 serving,
                 asyncio.create_task(lifetime.stop.wait()),
                 asyncio.create_task(lifetime.watch(fleet)),
-                asyncio.create_task(_stay_found(options.cloud_file, told)),
+                asyncio.create_task(options.cloud_file.stay_found(told)),
             )
         finally:
-            options.cloud_file.unlink(missing_ok=True)
+            options.cloud_file.remove()
             server.should_exit = True
             await serving
     log.info("ended; sandboxes live on with their keepers")
@@ -298,7 +289,7 @@ def _install_signals(lifetime: _Lifetime, fleet: Fleet) -> None:
 def _listen(options: Options) -> socket.socket:
     """The API's port: the one asked for, else the one of last time if it is free, else any."""
     port_file = options.local_dir / "port"
-    wanted = [options.port] if options.port else [_remembered(port_file), 0]
+    wanted = [options.port] if options.port else [remembered_port(port_file), 0]
     for port in wanted:
         # asyncio sets TCP_NODELAY only where the protocol is named; without it small answers wait 40 ms for an ACK.
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -311,17 +302,9 @@ def _listen(options: Options) -> socket.socket:
             if port == wanted[-1]:
                 raise
             continue
-        write_private(port_file, str(listening.getsockname()[1]))
+        remember_port(port_file, listening.getsockname()[1])
         return listening
     raise AssertionError("the last port raises")
-
-
-def _remembered(port_file: Path) -> int:
-    try:
-        port = int(port_file.read_text())
-    except (OSError, ValueError):
-        return 0
-    return port if 0 < port < 65_536 else 0
 
 
 def _told(options: Options, keys: HomeKeys, port: int, ca_file: Path, choice: Choice) -> str:
@@ -343,20 +326,6 @@ def _told(options: Options, keys: HomeKeys, port: int, ca_file: Path, choice: Ch
         "time_scale": options.time_scale,
     }
     return json.dumps(told)
-
-
-async def _stay_found(cloud_file: Path, told: str) -> None:
-    """Write the file again when somebody lost or spoilt it: without it this process serves, and nobody finds it."""
-    while True:
-        await asyncio.sleep(_LOOK_AFTER_FILE_S)
-        try:
-            is_there = cloud_file.read_text() == told
-        except (OSError, UnicodeDecodeError):
-            is_there = False
-        if not is_there:
-            log.warning("%s was lost; written again", cloud_file)
-            with contextlib.suppress(OSError):
-                write_private(cloud_file, told)
 
 
 def _raise_open_files() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from sbxtui.core.errors import Conflict, SandboxNotFound, SbxError, TimedOut, Unsupported
+from sbxtui.core.errors import Conflict, SandboxNotFound, SbxError, StoreUnwritable, TimedOut, Unsupported
 from sbxtui.core.model import Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name
 from sbxtui.identity import own_identity
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
 _CHANGE_DEADLINE_S = 60.0
+_ENDING = "ending: its name is free, and it goes as soon as it has ended"
 
 
 class Goal(StrEnum):
@@ -96,18 +97,49 @@ class Sandboxes:
         await self._note("sandbox.resume", row)
         return "running"
 
-    async def remove(self, row: Registration) -> str:
+    async def remove(self, row: Registration, *, is_waiting: bool = False) -> str:
         """Terminate, then forget the name and its tokens. Works on what is already gone.
 
         The name is forgotten only after the control plane accepted the end, so a failure loses nothing.
+
+        Args:
+            row: What to remove.
+            is_waiting: Return only when the sandbox has ended, which a hung one does later than it was accepted.
+
+        Returns:
+            What is true now, in words: removed, still ending, or ended with its name still there on a full disk.
+
+        Raises:
+            TimedOut: It was waited for, and has not ended yet; its name stays.
         """
         if not row.id:
             return await self._forget_launch(row)
         plane = await self._planes.open_for_change(self._context)
         with contextlib.suppress(SandboxNotFound):
             await plane.terminate(row.id)
-        await asyncio.to_thread(self._forget, row, "removed")
+        if is_waiting:
+            await self.wait(row, Goal.TERMINATED, timeout_s=_CHANGE_DEADLINE_S)
+        try:
+            await asyncio.to_thread(self._forget, row, "removed")
+        except StoreUnwritable:
+            return await self._forget_with_room(row)
+        return "removed" if is_waiting or await self._has_ended(row) else _ENDING
+
+    async def _forget_with_room(self, row: Registration) -> str:
+        """The end of a sandbox frees its disk, so a full one may have room for the change once it has ended."""
+        await self.wait(row, Goal.TERMINATED, timeout_s=_CHANGE_DEADLINE_S)
+        try:
+            await asyncio.to_thread(self._forget, row, "removed")
+        except StoreUnwritable as exc:
+            return f"ended, but its name stays for now: {exc.message}; `sbx prune` forgets it once there is room"
         return "removed"
+
+    async def _has_ended(self, row: Registration) -> bool:
+        try:
+            return _is_reached(await self._look(row), Goal.TERMINATED)
+        except SbxError as exc:
+            log.info("whether %s has ended is not known: %s", row.name, exc.message)
+            return False
 
     async def _forget_launch(self, row: Registration) -> str:
         if is_owner_alive(row.owner) and row.owner != str(own_identity()):

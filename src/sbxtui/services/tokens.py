@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 
-from sbxtui.core.errors import SbxError
+from sbxtui.core.errors import SbxError, StoreUnwritable
 from sbxtui.core.model import Context, EndpointToken, SandboxId
 from sbxtui.identity import own_identity
 from sbxtui.services.planes import ControlPlanes
@@ -56,13 +56,19 @@ class TokenService:
 
     async def replace(self, refused: EndpointToken) -> EndpointToken:
         """A token other than one the endpoint refused."""
-        await asyncio.to_thread(self._tokens.drop, self._context.name, refused)
-        return await self._mint(refused.sandbox_id)
+        if await asyncio.to_thread(self._tokens.drop, self._context.name, refused):
+            return await self._mint(refused.sandbox_id)
+        # The store still holds the refused one and would give it out again.
+        plane = await self._planes.open(self._context)
+        return await plane.mint_token(refused.sandbox_id, self._ports)
 
     async def _renew(self, shared: EndpointToken) -> EndpointToken:
         key, owner = f"{self._context.name}/{shared.sandbox_id}", str(own_identity())
         expires_at = datetime.now(UTC) + _RENEW_LIFE
-        if not await asyncio.to_thread(self._leases.acquire, _RENEW, key, owner=owner, expires_at=expires_at):
+        try:
+            if not await asyncio.to_thread(self._leases.acquire, _RENEW, key, owner=owner, expires_at=expires_at):
+                return shared
+        except StoreUnwritable:
             return shared
         try:
             plane = await self._planes.open(self._context)
@@ -72,7 +78,8 @@ class TokenService:
             log.info("keeping the token of %s: %s", shared.sandbox_id, exc.message)
             return shared
         finally:
-            await asyncio.to_thread(self._leases.release, _RENEW, key, owner=owner)
+            with self._store.best_effort("a lease"):
+                await asyncio.to_thread(self._leases.release, _RENEW, key, owner=owner)
         return token
 
     async def _mint(self, sandbox_id: SandboxId) -> EndpointToken:

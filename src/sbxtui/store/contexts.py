@@ -92,7 +92,8 @@ class Contexts:
         context = self.get(name)
         if context.name == LOCAL.name:
             raise NotFound("context `local` has no account to record")
-        with self._store.transaction() as transaction:
+        changed = 1
+        with self._store.best_effort("the account of a context"), self._store.transaction() as transaction:
             changed = transaction.execute(
                 "UPDATE contexts SET account_id = ? WHERE name = ? AND account_id IN ('', ?)",
                 (account_id, name, account_id),

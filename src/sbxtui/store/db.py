@@ -10,12 +10,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sbxtui.core.errors import SbxError, StoreError
+from sbxtui.core.errors import SbxError, StoreError, StoreUnwritable
 from sbxtui.home import Home, private_dir
 from sbxtui.store import failures, opening
 from sbxtui.store.codec import utc_now
 from sbxtui.store.doorbell import ring
-from sbxtui.store.opening import StoreNotice
+from sbxtui.store.opening import Opened
 
 Parameters = Sequence[Any]
 
@@ -51,15 +51,16 @@ class Store:
     """What no cloud can keep, shared by all processes of one home. Safe to use from any thread.
 
     Every change is one short transaction; after its commit the doorbells of all listeners ring. `notice` is set when
-    opening had to put a damaged file aside: faces print it once.
+    opening had to put a damaged file aside: faces print it once. On a full disk reading goes on; `unsaved` tells what a
+    face did without being able to write it down.
     """
 
-    def __init__(
-        self, home: Home, connection: sqlite3.Connection, notice: StoreNotice | None, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, home: Home, opened: Opened, clock: Callable[[], datetime]) -> None:
         self.home = home
-        self.notice = notice
-        self._connection = connection
+        self.notice = opened.notice
+        self.unsaved: dict[str, StoreUnwritable] = {}
+        self._connection = opened.connection
+        self._unwritable = opened.unwritable
         self._clock = clock
         self._lock = threading.RLock()
         self._inode = opening.inode_of(home.store_file)
@@ -71,11 +72,10 @@ class Store:
 
         Raises:
             StoreTooNew: A newer sbx wrote it; the file is untouched.
-            StoreError: The home cannot be written, locked, or shared between processes.
+            StoreError: The home's folder cannot be made, or its file neither shared between processes nor read.
         """
         _make_folder(home)
-        opened = opening.open_file(home.store_file, clock())
-        return cls(home, opened.connection, opened.notice, clock)
+        return cls(home, opening.open_file(home.store_file, clock()), clock)
 
     @property
     def file(self) -> Path:
@@ -93,10 +93,13 @@ class Store:
         Waits for other writers up to 15 s. Short by contract: no I/O and no await inside, and it does not nest.
 
         Raises:
-            StoreError: Locked for too long, disk full, or unwritable; nothing was changed.
+            StoreUnwritable: The disk is full, or the like; nothing was changed.
+            StoreError: Locked for too long, or damaged; nothing was changed.
         """
         with self._lock:
             self._make_ready()
+            if self._unwritable is not None:
+                raise self._unwritable
             changes_before = self._connection.total_changes
             with self._translated():
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -109,6 +112,18 @@ class Store:
             has_changed = self._connection.total_changes != changes_before
         if has_changed:
             ring(self.home)
+
+    @contextlib.contextmanager
+    def best_effort(self, what: str) -> Iterator[None]:
+        """A change that a full disk may cost without harm: it is noted in `unsaved` instead of raised.
+
+        Args:
+            what: What is lost then, as people would say it: `an event`, `an endpoint token`.
+        """
+        try:
+            yield
+        except StoreUnwritable as exc:
+            self.unsaved[what] = exc
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Transaction]:
@@ -152,7 +167,8 @@ class Store:
             raise RuntimeError("store transactions do not nest")
         # Another process may have put a damaged file aside, or a person removed the home: writing on into a file
         # without a name would lose every change.
-        if opening.inode_of(self.file) != self._inode:
+        # A copy in memory grows old at once, and the disk may have room again.
+        if self._unwritable is not None or opening.inode_of(self.file) != self._inode:
             self._reopen()
 
     def _reopen(self) -> None:
@@ -160,6 +176,7 @@ class Store:
         _make_folder(self.home)
         opened = opening.open_file(self.file, self._clock())
         old, self._connection = self._connection, opened.connection
+        self._unwritable = opened.unwritable
         self.notice = opened.notice or self.notice
         self._inode = opening.inode_of(self.file)
         with contextlib.suppress(sqlite3.Error):

@@ -68,9 +68,14 @@ class Events:
     def record(
         self, *, context: str, kind: str, subject: str, actor: str, data: Mapping[str, object] | None = None
     ) -> int:
-        """Append one event on its own, for what changed nothing in the store; returns its number."""
-        with self._store.transaction() as transaction:
+        """Append one event on its own, for what changed nothing in the store.
+
+        Returns:
+            Its number; 0 when a full disk cost it, which undoes nothing of what happened.
+        """
+        with self._store.best_effort("an event"), self._store.transaction() as transaction:
             return append(transaction, context=context, kind=kind, subject=subject, actor=actor, data=data)
+        return 0
 
     def list(
         self, after_seq: int = 0, *, limit: int = 1_000, context: str | None = None, subject: str | None = None

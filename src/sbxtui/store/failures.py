@@ -7,7 +7,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from sbxtui.core.errors import StoreCorrupt, StoreError
+from sbxtui.core.errors import StoreCorrupt, StoreError, StoreUnwritable
 
 _LOCAL_DISK = "put SBX_HOME on a disk of this machine"
 _PRIMARY_CODE = 0xFF
@@ -24,6 +24,9 @@ _WORDS: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_NOLFS: ("its file system cannot hold large files", _LOCAL_DISK),
 }
 
+# Reading goes on where only writing fails: no room, no permission, a quota, a file that may not grow.
+_UNWRITABLE_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+_WRITING_NAMES = ("_WRITE", "_FSYNC", "_DIR_FSYNC", "_TRUNCATE", "_SHMOPEN", "_SHMSIZE", "_DELETE")
 _CORRUPT_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -42,6 +45,8 @@ def store_error(error: sqlite3.Error, file: Path) -> StoreError:
     if code == sqlite3.SQLITE_IOERR:
         return _io_error(error, file)
     reason, hint = _WORDS.get(code, (str(error), "run `sbx doctor`"))
+    if code in _UNWRITABLE_CODES:
+        return StoreUnwritable(f"cannot write the store `{file}`: {reason}", hint=hint)
     return StoreError(f"cannot use the store `{file}`: {reason}", hint=hint)
 
 
@@ -51,8 +56,8 @@ def folder_error(error: OSError, folder: Path) -> StoreError:
         return StoreError(
             f"cannot lock the store in `{folder}`: its file system has no working locks", hint=_LOCAL_DISK
         )
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreError(
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return StoreUnwritable(
             f"cannot write the store in `{folder}`: the disk is full", hint="free some space and try again"
         )
     reason = os.strerror(error.errno) if error.errno else str(error)
@@ -69,13 +74,14 @@ def no_wal_error(file: Path) -> StoreError:
 
 
 def _io_error(error: sqlite3.Error, file: Path) -> StoreError:
+    name = getattr(error, "sqlite_errorname", "") or str(error)
     if _is_full(file):
         reason, hint = _WORDS[sqlite3.SQLITE_FULL]
-    else:
-        name = getattr(error, "sqlite_errorname", "") or str(error)
-        reason = f"reading or writing the disk failed ({name})"
-        hint = "check the disk and its quota; on a network file system put SBX_HOME on a disk of this machine"
-    return StoreError(f"cannot use the store `{file}`: {reason}", hint=hint)
+        return StoreUnwritable(f"cannot write the store `{file}`: {reason}", hint=hint)
+    hint = "check the disk and its quota; on a network file system put SBX_HOME on a disk of this machine"
+    if name.endswith(_WRITING_NAMES):
+        return StoreUnwritable(f"cannot write the store `{file}`: writing the disk failed ({name})", hint=hint)
+    return StoreError(f"cannot use the store `{file}`: reading or writing the disk failed ({name})", hint=hint)
 
 
 def _is_full(file: Path) -> bool:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from sbxtui.core.errors import StoreError, StoreTooNew
+from sbxtui.core.errors import StoreError, StoreTooNew, StoreUnwritable
 from sbxtui.store import failures, schema
 
 log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_S = 15.0
+_COPY_TIMEOUT_S = 5.0
 _LOCK_POLL_S = 0.01
 _MAGIC = b"SQLite format 3\x00"
 _SIDE_FILES = ("", "-wal", "-shm")
@@ -34,14 +35,18 @@ class StoreNotice:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A ready connection, and the notice if the file had to be replaced."""
+    """A ready connection, and the notice if the file had to be replaced.
+
+    With `unwritable`, the connection is to a copy in memory of what the file holds now: for reading only.
+    """
 
     connection: sqlite3.Connection
     notice: StoreNotice | None = None
+    unwritable: StoreUnwritable | None = None
 
 
 def open_file(file: Path, now: datetime) -> Opened:
-    """Open or create the store's file; its folder exists.
+    """Open or create the store's file; its folder exists. Where it cannot be written, a copy to read is opened.
 
     Raises:
         StoreTooNew: A newer sbx wrote it; the file is untouched.
@@ -50,8 +55,11 @@ def open_file(file: Path, now: datetime) -> Opened:
     connection = _open_current(file)
     if connection is not None:
         return Opened(connection)
-    with _only_opener(file):
-        return _open_any(file, now)
+    try:
+        with _only_opener(file):
+            return _open_any(file, now)
+    except StoreUnwritable as exc:
+        return Opened(_copy(file), unwritable=exc)
 
 
 def inode_of(file: Path) -> tuple[int, int]:
@@ -112,11 +120,40 @@ def _open_any(file: Path, now: datetime) -> Opened:
     return Opened(connection, notice)
 
 
+def _copy(file: Path) -> sqlite3.Connection:
+    """What the file holds, in memory. Opening a WAL file needs room for its shared index, and there is none."""
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    try:
+        if _has_magic(file):
+            # An exclusive user needs no shared index. It excludes others only while it copies; where others have the
+            # file open already, their index is there and this was not needed.
+            source = sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, timeout=_COPY_TIMEOUT_S)
+            with contextlib.closing(source):
+                source.execute("PRAGMA locking_mode = EXCLUSIVE")
+                # Takes the lock, or fails in time: a backup would wait for it for ever.
+                source.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                source.backup(copy)
+            _check_reader(copy, file)
+        schema.migrate(copy)
+    except sqlite3.Error as exc:
+        copy.close()
+        raise failures.store_error(exc, file) from exc
+    except StoreError:
+        copy.close()
+        raise
+    return copy
+
+
 def _connect(file: Path) -> sqlite3.Connection:
     # One connection serves all threads of the process, behind the store's own lock.
     connection = sqlite3.connect(file, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    # A launch is persisted before it is billed, so a commit must survive a power cut, not only a crash.
-    connection.execute("PRAGMA synchronous = FULL")
+    try:
+        # A launch is persisted before it is billed, so a commit must survive a power cut, not only a crash.
+        connection.execute("PRAGMA synchronous = FULL")
+    except sqlite3.Error:
+        # Left open, it would keep its lock for as long as the error is looked at.
+        connection.close()
+        raise
     return connection
 
 

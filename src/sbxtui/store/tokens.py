@@ -18,6 +18,7 @@ from sbxtui.store.doorbell import LOOKING_POLL_S, Listener
 # How long a minter may take before somebody else tries: longer than one answer of a slow control plane.
 MINT_LIFE = timedelta(seconds=30)
 _LEASE = "mint"
+_A_TOKEN = "an endpoint token"
 # A token is given out while enough of it is left to open a connection with.
 _MAX_MARGIN = timedelta(seconds=60)
 _MARGIN_SHARE = 5
@@ -48,9 +49,12 @@ class Tokens:
         return _best(rows, ports, now or self._store.now())
 
     def put(self, context: str, token: EndpointToken) -> None:
-        """Share a token with all processes; ends the turn of whoever minted it. Expired ones are swept out."""
+        """Share a token with all processes; ends the turn of whoever minted it. Expired ones are swept out.
+
+        A full disk keeps it from being shared, not from being used.
+        """
         key = _ports_text(token.ports)
-        with self._store.transaction() as transaction:
+        with self._store.best_effort(_A_TOKEN), self._store.transaction() as transaction:
             transaction.execute("DELETE FROM tokens WHERE expires_at <= ?", (instant_text(transaction.now),))
             transaction.execute(
                 "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?, ?)",
@@ -62,27 +66,35 @@ class Tokens:
             lease_key = _lease_key(context, token.sandbox_id, token.ports)
             transaction.execute("DELETE FROM leases WHERE kind = ? AND key = ?", (_LEASE, lease_key))
 
-    def drop(self, context: str, token: EndpointToken) -> None:
-        """Forget exactly this token, because its endpoint refused it; a newer one of the same ports stays."""
-        with self._store.transaction() as transaction:
+    def drop(self, context: str, token: EndpointToken) -> bool:
+        """Forget exactly this token, because its endpoint refused it; a newer one of the same ports stays.
+
+        Returns:
+            False when a full disk kept it in the store.
+        """
+        with self._store.best_effort(_A_TOKEN), self._store.transaction() as transaction:
             transaction.execute(
                 "DELETE FROM tokens WHERE context = ? AND sandbox_id = ? AND value = ?",
                 (context, token.sandbox_id, token.value),
             )
+            return True
+        return False
 
     def claim_mint(self, context: str, sandbox_id: str, ports: Sequence[int], *, owner: str) -> MintTurn:
         """Look for a usable token and, if there is none, try to become the one process that mints it.
 
-        A claim ends with `put`, with `release_mint`, with its process, or after 30 s.
+        A claim ends with `put`, with `release_mint`, with its process, or after 30 s. On a full disk nobody can claim,
+        and everybody mints.
         """
         if token := self.get(context, sandbox_id, ports):
             return MintTurn(token, is_mine=False)
-        with self._store.transaction() as transaction:
+        with self._store.best_effort(_A_TOKEN), self._store.transaction() as transaction:
             return _claim(transaction, context, sandbox_id, ports, owner)
+        return MintTurn(None, is_mine=True)
 
     def release_mint(self, context: str, sandbox_id: str, ports: Sequence[int], *, owner: str) -> None:
         """Let others mint, because this process could not."""
-        with self._store.transaction() as transaction:
+        with self._store.best_effort(_A_TOKEN), self._store.transaction() as transaction:
             leases.release(transaction, _LEASE, _lease_key(context, sandbox_id, ports), owner=owner)
 
 
