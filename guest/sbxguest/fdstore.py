@@ -10,7 +10,7 @@ from sbxguest import descriptors
 from sbxguest.link import Link
 
 # What the server needs of a job for as long as it runs; the other ends belong to the job alone.
-KEPT = ("log", "in_w", "out_r", "err_r")
+KEPT = ("log", "in_w", "out_r", "err_r", "pty", "relay_r", "relay_w")
 
 
 class Entry:

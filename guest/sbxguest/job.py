@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal as signals
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sbxguest import wire
+from sbxguest import terminal, wire
+from sbxguest.app import WireError
 from sbxguest.initclient import InitClient
+from sbxguest.jobinput import JobInput
 from sbxguest.joblog import JobLog
 from sbxguest.jobstate import Flag, JobState
 from sbxguest.oom import oom_kills
 from sbxguest.runclock import RunClock
+from sbxguest.sources import Source, sources_of
+from sbxguest.terminal import Size, Terminal
 
 QUIET_S = 0.1
 DRAIN_MAX_S = 2.0
 _PUMP_ROUNDS = 4
-_DISCARD_BYTES = 64 * wire.KIB
 _NO_LIMIT = 1 << 62
-_PIPES = {"out_r": wire.Channel.OUT, "err_r": wire.Channel.ERR}
+# What a closed terminal makes a shell do: hang up on everything it started. By themselves, shells ignore TERM.
+_END_SIGNALS = {False: (signals.SIGTERM,), True: (signals.SIGTERM, signals.SIGHUP, signals.SIGCONT)}
 _TIMEOUT_SAVE_S = 1.0
 
 
@@ -47,12 +50,13 @@ class Job:
         self.pid = 0
         self.failure: tuple[str, int] | None = None
         self.settled = asyncio.Event()
-        self.stdin_lock = asyncio.Lock()
-        self.stdin_fd = fds.get("in_w", -1)
         self.is_empty = False
         self._init = init
         self._clock = clock
-        self._pipes = {name: fds[name] for name in _PIPES if name in fds}
+        has_terminal = all(name in fds for name in terminal.KEPT)
+        self.terminal = Terminal(fds, is_running=not self.is_finished) if has_terminal else None
+        self.input = self._input_of(fds)
+        self._sources = sources_of(fds, self.terminal)
         self._is_paused = False
         self._holds = shown["log"] == "hold" and not self.state.has(Flag.HOLD_OVER)
         self._acked = 0
@@ -67,6 +71,14 @@ class Job:
         self._oom_kills = oom_kills()
         self._was_killed = False
 
+    def _input_of(self, fds: dict[str, int]) -> JobInput:
+        made = JobInput(self, self.state, self.log.fd, has_any=self.shown["stdin"] != "none")
+        if self.terminal is not None:
+            made.open_terminal(self.terminal)
+        elif "in_w" in fds:
+            made.open_pipe(fds["in_w"], lambda: self._init.drop(self.id, "in_w"))
+        return made
+
     # -- what is known ------------------------------------------------------------------------------------------------
 
     @property
@@ -80,18 +92,27 @@ class Job:
             "oom": self.state.has(Flag.OOM),
             "lingering": self.state.has(Flag.LINGERING),
             "duration_s": (self.state.ended_ms - self.state.started_ms) / 1000,
-            "totals": {"out": totals[wire.Channel.OUT], "err": totals[wire.Channel.ERR], "all": self.state.end_cursor},
+            "totals": {
+                "out": totals[wire.Channel.OUT],
+                "err": totals[wire.Channel.ERR],
+                "pty": totals[wire.Channel.PTY],
+                "all": self.state.end_cursor,
+            },
         }
 
     def describe(self) -> dict[str, Any]:
         """The job as listings show it."""
         status = "exited" if self.is_finished else "running" if self.pid else "starting"
+        size = self.terminal and self.terminal.size
+        tty = self.shown["tty"] and {**self.shown["tty"], **(size._asdict() if size else {})}
         return {
             **self.shown,
+            "tty": tty,
             "state": status,
             "pid": self.pid or None,
             "cursor": self.log.total,
-            "stdin_accepted": self.state.stdin_accepted,
+            "stdin_accepted": self.input.accepted(),
+            "watchers": self._watchers,
             "exit": self.exit if self.is_finished else None,
         }
 
@@ -99,12 +120,7 @@ class Job:
 
     def start_pumps(self) -> None:
         """Begin to read the job's output; for a new job and for one that init kept."""
-        loop = asyncio.get_running_loop()
-        for name, fd in self._pipes.items():
-            os.set_blocking(fd, False)
-            loop.add_reader(fd, self._on_readable, name)
-        if self.stdin_fd >= 0:
-            os.set_blocking(self.stdin_fd, False)
+        self._watch_sources()
         if not self.is_finished and self.shown["timeout_s"]:
             self._timeout_task = self._spawn_task(self._time_out())
         if not self.is_finished and self.state.has(Flag.ENDING):
@@ -125,6 +141,8 @@ class Job:
                 self.settled.set()
             case "exit":
                 self._exit_code = int(message["code"])
+                if self.terminal is not None:
+                    self.terminal.release()
                 if not self.is_finished:
                     self._spawn_task(self._finish())
             case "empty":
@@ -135,52 +153,64 @@ class Job:
         """The program could not be started: that is the job's result, as a shell would tell it."""
         now_ms = time.monotonic_ns() // 1_000_000
         self.state.started_ms = now_ms
-        self.log.add(text.encode(), wire.Channel.ERR)
+        if self.terminal is None:
+            self.log.add(text.encode(), wire.Channel.ERR)
+        else:
+            self.log.add(text.replace("\n", "\r\n").encode(), wire.Channel.PTY)
+            self.terminal.release()
         self._exit_code = code
         self.is_empty = True
         self._seal()
 
     # -- output -------------------------------------------------------------------------------------------------------
 
-    def _on_readable(self, name: str) -> None:
-        fd = self._pipes[name]
+    def _on_readable(self, source: Source) -> None:
         try:
             for _ in range(_PUMP_ROUNDS):
                 if self.is_finished:
-                    moved = len(os.read(fd, _DISCARD_BYTES))
+                    moved = source.discard()
                 else:
                     room = self.log.room(self._acked) if self._holds else _NO_LIMIT
                     if room == 0:
                         self._pause()
                         return
-                    moved = self.log.take(fd, _PIPES[name], room)
+                    moved = source.take(self.log, room)
                 if moved == 0:
-                    self._close_pipe(name)
+                    self._close_source(source)
                     break
         except BlockingIOError:
             pass
         self.wake()
 
-    def _close_pipe(self, name: str) -> None:
-        fd = self._pipes.pop(name)
-        asyncio.get_running_loop().remove_reader(fd)
-        os.close(fd)
-        self._init.drop(self.id, name)
+    def _close_source(self, source: Source) -> None:
+        self._sources.remove(source)
+        self._unwatch(source)
+        if source is self.terminal:
+            self.input.close()
+        source.close()
+        self._init.drop(self.id, *source.kept)
+
+    def _watch_sources(self) -> None:
+        loop = asyncio.get_running_loop()
+        for source in self._sources:
+            for fd in source.fds:
+                loop.add_reader(fd, self._on_readable, source)
+
+    def _unwatch(self, source: Source) -> None:
+        loop = asyncio.get_running_loop()
+        for fd in source.fds:
+            loop.remove_reader(fd)
 
     def _pause(self) -> None:
         self._is_paused = True
-        loop = asyncio.get_running_loop()
-        for fd in self._pipes.values():
-            loop.remove_reader(fd)
+        for source in self._sources:
+            self._unwatch(source)
         self.wake()
 
     def _resume(self) -> None:
-        if not self._is_paused:
-            return
-        self._is_paused = False
-        loop = asyncio.get_running_loop()
-        for name, fd in self._pipes.items():
-            loop.add_reader(fd, self._on_readable, name)
+        if self._is_paused:
+            self._is_paused = False
+            self._watch_sources()
 
     def wake(self) -> None:
         """Have everyone who waits for `changed` look again."""
@@ -190,6 +220,16 @@ class Job:
     async def changed(self) -> None:
         """Return when there may be more to read or the job moved on."""
         await self._changed.wait()
+
+    def resize(self, size: Size) -> None:
+        """Change the terminal's size.
+
+        Raises:
+            WireError: 409, the job has no terminal.
+        """
+        if self.terminal is None:
+            raise WireError(409, "no_tty", f"job `{self.id}` has no terminal")
+        self.terminal.resize(size)
 
     # -- watchers -----------------------------------------------------------------------------------------------------
 
@@ -251,7 +291,8 @@ class Job:
     async def _end(self) -> None:
         grace_s = float(self.shown["kill_grace_s"])
         if grace_s and not self.is_empty:
-            self.signal(signals.SIGTERM, "group")
+            for number in _END_SIGNALS[self.terminal is not None]:
+                self.signal(number, "group")
             grace = asyncio.ensure_future(self._clock.sleep(grace_s))
             try:
                 while not (self.is_empty or grace.done()):
@@ -293,10 +334,10 @@ class Job:
         self._seal()
 
     async def _drain(self) -> None:
-        """Until both pipes end, or nothing came for a moment, or a background writer went on for too long."""
+        """Until the output ends, or nothing came for a moment, or a background writer went on for too long."""
         loop = asyncio.get_running_loop()
         spent_s = 0.0
-        while self._pipes and spent_s < DRAIN_MAX_S:
+        while self._sources and spent_s < DRAIN_MAX_S:
             if self._is_paused:
                 await self.changed()
                 continue
@@ -314,7 +355,7 @@ class Job:
         state.ended_ms = time.monotonic_ns() // 1_000_000
         state.end_cursor = self.log.total
         # What never started left nothing behind: its pipes are still open at its would-be parent only.
-        if self._pipes and self.failure is None:
+        if self._sources and self.failure is None:
             state.flags |= Flag.LINGERING
         if state.exit_code == -signals.SIGKILL and not self._was_killed and oom_kills() > self._oom_kills:
             state.flags |= Flag.OOM
@@ -322,26 +363,17 @@ class Job:
         self.is_finished = True
         self.on_finished(self)
         self._check_watchers()
-        self.close_stdin()
+        self.input.close()
         self._resume()
         self.wake()
-
-    def close_stdin(self) -> None:
-        """End the job's stdin; nothing happens if it has ended."""
-        if self.stdin_fd >= 0:
-            # Somebody may be waiting to write: the loop must forget the number before another file gets it.
-            asyncio.get_running_loop().remove_writer(self.stdin_fd)
-            os.close(self.stdin_fd)
-            self.stdin_fd = -1
-            self._init.drop(self.id, "in_w")
 
     def close(self) -> None:
         """Let go of everything the server holds of this job; its processes are not touched."""
         for task in self._tasks:
             task.cancel()
-        for name in list(self._pipes):
-            self._close_pipe(name)
-        self.close_stdin()
+        self.input.forget()
+        for source in list(self._sources):
+            self._close_source(source)
         self.state.close()
         self.log.close()
         self.wake()

@@ -56,7 +56,11 @@ class JobLog:
             raise ValueError("not a job log")
         self.fd = fd
         self.total, self._count, out, err = _STATE.unpack(os.pread(fd, _STATE.size, _STATE_AT))
-        self.channel_totals = {wire.Channel.OUT: out, wire.Channel.ERR: err}
+        self.channel_totals = {
+            wire.Channel.OUT: out,
+            wire.Channel.ERR: err,
+            wire.Channel.PTY: self.total - out - err,
+        }
         self._head_index: array[int] = array("Q")
         self._ring_index: array[int] = array("Q")
         self._load_index()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import os
 import signal
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,11 +12,9 @@ from typing import Any
 from sbxguest import wire
 from sbxguest.app import Request, Response, Route, WireError, json_response
 from sbxguest.job import Job
-from sbxguest.jobspec import parse
-from sbxguest.jobstate import Flag
+from sbxguest.jobspec import parse, parse_size
 
 _READ_BYTES = 256 * wire.KIB
-_STDIN_PIECE_BYTES = 64 * wire.KIB
 _STDIN_STALL_S = 10.0
 _TARGETS = ("leader", "group", "tree")
 
@@ -74,41 +71,44 @@ async def write_stdin(request: Request) -> Response:
     A job that does not read is waited for only so long that no proxy cuts the request: `accepted` says how far it got.
     """
     job = _job(request)
-    _check_has_stdin(job)
-    offset = request.whole("offset", 0)
-    async with job.stdin_lock:
-        _check_kept(job)
-        if offset > job.state.stdin_accepted:
-            raise _stdin_conflict(job, "bad_offset", f"stdin of job `{job.id}` is at {job.state.stdin_accepted}")
+    offset, writer = request.whole("offset", 0), request.query.get("writer", "")
+    job.input.check()
+    async with job.input.turn(writer):
+        job.input.check()
+        job.input.check_offset(offset, writer)
+        is_whole = True
         async for piece in request.stream():
-            fresh = piece[max(0, job.state.stdin_accepted - offset) :]
+            is_whole = await job.input.write(offset, piece, writer=writer, stall_s=_STDIN_STALL_S)
             offset += len(piece)
-            if not await _feed(job, fresh):
+            if not is_whole:
                 break
-        _check_kept(job)
-        if request.flag("eof") and job.state.stdin_accepted >= offset:
-            _end_stdin(job)
-    return json_response({"accepted": job.state.stdin_accepted})
+        job.input.check()
+        if request.flag("eof") and is_whole:
+            await job.input.end(offset, writer=writer)
+    return json_response({"accepted": job.input.accepted(writer)})
 
 
 async def end_stdin(request: Request) -> Response:
-    """`POST /v2/jobs/{id}/eof`. Idempotent."""
+    """`POST /v2/jobs/{id}/eof[?offset=N]`: ends a pipe; types an end at a terminal, once for each offset."""
     job = _job(request)
-    _check_has_stdin(job)
-    async with job.stdin_lock:
-        _check_kept(job)
-        _end_stdin(job)
-    return json_response({"accepted": job.state.stdin_accepted})
+    writer = request.query.get("writer", "")
+    job.input.check()
+    async with job.input.turn(writer):
+        await job.input.end(request.whole("offset", job.input.accepted(writer)), writer=writer)
+    return json_response({"accepted": job.input.accepted(writer)})
+
+
+async def resize(request: Request) -> Response:
+    """`POST /v2/jobs/{id}/resize` {cols, rows}."""
+    job = _job(request)
+    job.resize(parse_size(await request.json()))
+    return json_response(job.describe())
 
 
 async def send_signal(request: Request) -> Response:
     """`POST /v2/jobs/{id}/signal` {sig: "TERM" | "SIGTERM" | 15, to: leader | group | tree}."""
     job = _job(request)
-    body = await request.json()
-    target = body.get("to", "group")
-    if target not in _TARGETS:
-        raise WireError(400, "bad_signal", f"`to` must be one of {', '.join(_TARGETS)}")
-    job.signal(_signal_number(body.get("sig", "TERM")), target)
+    job.signal(*parse_signal(await request.json()))
     return json_response(job.describe())
 
 
@@ -146,18 +146,19 @@ async def _wait_finished(job: Job, wait_s: float) -> None:
 
 
 def _inline_output(job: Job) -> dict[str, str] | None:
-    """Both channels in base64, or None if they are too large for it or no longer whole: then read the log."""
+    """All channels in base64, or None if they are too large for it or no longer whole: then read the log."""
     if job.log.total > wire.MAX_INLINE_OUTPUT_BYTES or job.log.floor > wire.HEAD_BYTES:
         return None
     pieces: list[bytes] = []
     job.log.read(0, wire.MAX_INLINE_OUTPUT_BYTES, pieces)
-    output = {wire.Channel.OUT: bytearray(), wire.Channel.ERR: bytearray()}
+    output = {wire.Channel.OUT: bytearray(), wire.Channel.ERR: bytearray(), wire.Channel.PTY: bytearray()}
     for frame in wire.FrameDecoder().feed(b"".join(pieces)):
         output[wire.Channel(frame.channel)] += frame.payload
     return {
         "encoding": "base64",
         "stdout": base64.b64encode(output[wire.Channel.OUT]).decode(),
         "stderr": base64.b64encode(output[wire.Channel.ERR]).decode(),
+        "pty": base64.b64encode(output[wire.Channel.PTY]).decode(),
     }
 
 
@@ -207,68 +208,16 @@ async def _stream(
                 yield wire.encode(wire.Frame(wire.FrameType.HEARTBEAT, cursor))
 
 
-# -- stdin ------------------------------------------------------------------------------------------------------------
+def parse_signal(body: dict[str, Any]) -> tuple[int, str]:
+    """The number and the target of a `{sig, to}`.
 
-
-def _stdin_conflict(job: Job, code: str, message: str) -> WireError:
-    return WireError(409, code, message, details={"accepted": job.state.stdin_accepted})
-
-
-def _check_has_stdin(job: Job) -> None:
-    if job.shown["stdin"] != "pipe":
-        raise _stdin_conflict(job, "no_stdin", f"job `{job.id}` was started without stdin")
-
-
-def _check_kept(job: Job) -> None:
-    """The job may have been deleted while the request waited for its turn or for its bytes."""
-    if job.log.is_closed:
-        raise WireError(404, "not_found", f"job `{job.id}` was deleted")
-
-
-async def _feed(job: Job, data: bytes) -> bool:
-    """Write all of it; False if the job did not read for a while."""
-    loop = asyncio.get_running_loop()
-    give_up_s = loop.time() + _STDIN_STALL_S
-    view = memoryview(data)
-    while view:
-        if job.stdin_fd < 0:
-            raise _stdin_conflict(job, "stdin_closed", f"job `{job.id}` reads no more input")
-        try:
-            written = os.write(job.stdin_fd, view[:_STDIN_PIECE_BYTES])
-        except BlockingIOError:
-            if loop.time() >= give_up_s:
-                return False
-            await _until_writable(job, give_up_s)
-            continue
-        except BrokenPipeError as exc:
-            job.close_stdin()
-            raise _stdin_conflict(job, "stdin_closed", f"job `{job.id}` reads no more input") from exc
-        job.state.stdin_accepted += written
-        job.state.save()
-        view = view[written:]
-        give_up_s = loop.time() + _STDIN_STALL_S
-    return True
-
-
-async def _until_writable(job: Job, give_up_s: float) -> None:
-    """Until the job may have read, or it ended. A job that does not read blocks only the one who writes to it."""
-    loop = asyncio.get_running_loop()
-    fd = job.stdin_fd
-    loop.add_writer(fd, job.wake)
-    try:
-        # Any wake-up is good enough: the caller's next look says whether there is room.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(give_up_s):
-                await job.changed()
-    finally:
-        # Closed meanwhile, the number may be another file's by now.
-        if job.stdin_fd == fd:
-            loop.remove_writer(fd)
-
-
-def _end_stdin(job: Job) -> None:
-    job.state.set(Flag.STDIN_ENDED)
-    job.close_stdin()
+    Raises:
+        WireError: 400 `bad_signal`.
+    """
+    target = body.get("to", "group")
+    if target not in _TARGETS:
+        raise WireError(400, "bad_signal", f"`to` must be one of {', '.join(_TARGETS)}")
+    return _signal_number(body.get("sig", "TERM")), target
 
 
 def _signal_number(value: Any) -> int:
@@ -291,4 +240,5 @@ ROUTES = (
     Route("POST", "/v2/jobs/{id}/stdin", write_stdin),
     Route("POST", "/v2/jobs/{id}/eof", end_stdin),
     Route("POST", "/v2/jobs/{id}/signal", send_signal),
+    Route("POST", "/v2/jobs/{id}/resize", resize),
 )

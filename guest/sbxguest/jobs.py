@@ -12,6 +12,7 @@ from typing import Any
 
 from sbxguest import descriptors, wire
 from sbxguest.app import WireError
+from sbxguest.fdstore import KEPT
 from sbxguest.initclient import InitClient
 from sbxguest.job import Job
 from sbxguest.joblog import JobLog
@@ -19,6 +20,7 @@ from sbxguest.jobspec import JobSpec, resolve
 from sbxguest.runclock import RunClock
 from sbxguest.spawn import Spec
 from sbxguest.state import GuestState
+from sbxguest.terminal import open_pair
 
 LIVE_JOBS_MAX = 128
 FINISHED_JOBS_MAX = 256
@@ -109,16 +111,12 @@ class JobTable:
             log = JobLog.create(spec.id, ring_bytes=ring_bytes, meta=meta.encode("utf-8", "surrogatepass"))
             fds["log"] = log.fd
             fds["spec"] = descriptors.memfd_of("sbx-spec", program.to_bytes())
-            fds["out_r"], fds["out_w"] = os.pipe()
-            _widen(fds["out_w"])
-            fds["err_r"], fds["err_w"] = os.pipe()
-            if spec.has_stdin:
-                fds["in_r"], fds["in_w"] = os.pipe()
+            fds.update(_plumbing(spec, program))
             self._init.spawn(spec.id, fds)
         except OSError as exc:
             descriptors.close_all(fds.values())
             raise WireError(503, "cannot_start", f"job `{spec.id}` cannot be started: {exc.strerror}") from exc
-        descriptors.close_all(fds.pop(name) for name in ("spec", "out_w", "err_w", "in_r") if name in fds)
+        descriptors.close_all(fds.pop(name) for name in list(fds) if name not in KEPT)
         job = Job(shown, spec.digest, log, fds, init=self._init, clock=self._clock)
         self._add(job)
         job.start_pumps()
@@ -187,6 +185,27 @@ class JobTable:
                 self._finished_bytes -= job.log.size_bytes
         job.close()
         self._init.drop(job.id)
+
+
+def _plumbing(spec: JobSpec, program: Spec) -> dict[str, int]:
+    """Both ends of what the program reads and writes.
+
+    Raises:
+        OSError: Too many are open; none of these is left.
+    """
+    if spec.tty is not None:
+        return open_pair(spec.tty.size, uid=program.uid)
+    fds: dict[str, int] = {}
+    try:
+        fds["out_r"], fds["out_w"] = os.pipe()
+        _widen(fds["out_w"])
+        fds["err_r"], fds["err_w"] = os.pipe()
+        if spec.has_stdin:
+            fds["in_r"], fds["in_w"] = os.pipe()
+    except OSError:
+        descriptors.close_all(fds.values())
+        raise
+    return fds
 
 
 def _widen(pipe: int) -> None:

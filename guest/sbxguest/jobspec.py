@@ -17,10 +17,22 @@ from sbxguest import boundary, wire
 from sbxguest.app import WireError
 from sbxguest.spawn import Spec
 from sbxguest.state import GuestState
+from sbxguest.terminal import Size
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TEXT_MAX = 256
 _SHOWN_ARGV_MAX = 4096
+_TERM = re.compile(r"[A-Za-z0-9._+-]{1,64}")
+_TERM_DEFAULT = "xterm-256color"
+_SIZE_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tty:
+    """The terminal a job is to run on; `term` is its TERM."""
+
+    size: Size
+    term: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,7 @@ class JobSpec:
     ring_bytes: int = wire.RING_BYTES
     actor: str = ""
     label: str = ""
+    tty: Tty | None = None
 
     def shown(self) -> dict[str, Any]:
         """What listings say of the request; a long argv is cut, and never the env, which may hold secrets."""
@@ -62,7 +75,8 @@ class JobSpec:
             "shell": posixpath.basename(self.argv[0]) if self.shell else "",
             "cwd": self.cwd,
             "user": self.user,
-            "stdin": "pipe" if self.has_stdin else "none",
+            "stdin": "tty" if self.tty else "pipe" if self.has_stdin else "none",
+            "tty": {**self.tty.size._asdict(), "term": self.tty.term} if self.tty else None,
             "timeout_s": self.timeout_s,
             "kill_grace_s": self.kill_grace_s,
             "log": "hold" if self.is_hold else "ring",
@@ -77,13 +91,11 @@ def parse(body: Mapping[str, Any], state: GuestState) -> JobSpec:
     """Check a request body.
 
     Raises:
-        WireError: 400 with a code for what is wrong; 501 `unsupported` for what this guest cannot do.
+        WireError: 400 with a code for what is wrong.
     """
     job_id = body.get("id")
     if not isinstance(job_id, str) or not _ID.fullmatch(job_id):
         raise _bad("bad_id", "`id` must be 1 to 64 of A-Z, a-z, 0-9, _ and -, minted by the caller")
-    if body.get("tty") is not None:
-        raise WireError(501, "unsupported", "this guest cannot run a job on a terminal", hint="leave `tty` out")
     env = _env(body)
     argv, shell = _command(body, {**base_env(state, "", ""), **env})
     return JobSpec(
@@ -102,6 +114,7 @@ def parse(body: Mapping[str, Any], state: GuestState) -> JobSpec:
         ring_bytes=int(_number(body, "ring_bytes", wire.RING_BYTES, low=wire.RING_BYTES_MIN, high=wire.RING_BYTES)),
         actor=_text(body, "actor"),
         label=_text(body, "label"),
+        tty=_tty(body),
     )
 
 
@@ -112,7 +125,8 @@ def resolve(spec: JobSpec, state: GuestState) -> Spec:
         WireError: 400 no such user; 501 this guest may not change the user; 413 too long for a program.
     """
     uid, gid, name, home = _user(spec.user, state)
-    env = {**base_env(state, name, home), **(spec.env or {})}
+    term = {"TERM": spec.tty.term} if spec.tty else {}
+    env = {**base_env(state, name, home), **term, **(spec.env or {})}
     is_own = uid == os.geteuid() and gid == os.getegid()
     if not is_own and os.geteuid() != 0:
         raise WireError(
@@ -129,6 +143,18 @@ def resolve(spec: JobSpec, state: GuestState) -> Spec:
         gid=None if is_own else gid,
         groups=None if is_own or not _may_set_groups() else _groups(name, gid),
     )
+
+
+def parse_size(value: object) -> Size:
+    """A terminal's `{cols, rows}`.
+
+    Raises:
+        WireError: 400 `bad_tty`.
+    """
+    pair = [value.get(name) for name in Size._fields] if isinstance(value, dict) else [None]
+    if not all(isinstance(n, int) and not isinstance(n, bool) and 1 <= n <= _SIZE_MAX for n in pair):
+        raise _bad("bad_tty", f"a terminal's size is `cols` and `rows`, whole numbers from 1 to {_SIZE_MAX}")
+    return Size(*pair)
 
 
 def base_env(state: GuestState, name: str, home: str) -> dict[str, str]:
@@ -190,6 +216,17 @@ def _cwd(body: Mapping[str, Any], state: GuestState) -> str:
     if not boundary.is_below(cwd, root):
         raise _bad("bad_cwd", f"this sandbox shares the host's files: `cwd` must lie below {root}")
     return cwd
+
+
+def _tty(body: Mapping[str, Any]) -> Tty | None:
+    tty = body.get("tty")
+    if tty is None:
+        return None
+    size = parse_size(tty)
+    term = tty.get("term") or _TERM_DEFAULT
+    if not isinstance(term, str) or not _TERM.fullmatch(term):
+        raise _bad("bad_tty", "`term` must be the name of a kind of terminal, like xterm-256color")
+    return Tty(size, term)
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:

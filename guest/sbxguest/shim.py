@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from sbxguest import descriptors, kernel
 from sbxguest.link import Link
-from sbxguest.spawn import SpawnFailed, Spec, start
+from sbxguest.spawn import Plumbing, SpawnFailed, Spec, start
 
 # Of open files; set by init, which has raised its own.
 job_open_files = 0
@@ -98,8 +98,10 @@ class _Shim:
     def _spawn(self, fds: dict[str, int]) -> None:
         spec = Spec.from_bytes(descriptors.read_whole(fds["spec"]))
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        files = (fds.get("in_r", null), fds.get("out_w", null), fds.get("err_w", null))
+        terminal = fds.get("tty", -1)
         try:
-            self._leader = start(spec, fds.get("in_r", null), fds.get("out_w", null), fds.get("err_w", null))
+            self._leader = start(spec, Plumbing(None if terminal >= 0 else files, terminal=terminal))
         except SpawnFailed as exc:
             self._leader = -1
             self._link.post({"op": "failed", "stage": exc.stage, "errno": exc.error_number})

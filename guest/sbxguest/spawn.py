@@ -5,11 +5,18 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 # Linux's limit of one argument or one line of the environment, with its NUL.
 _STRING_BYTES_MAX = 128 * 1024
+_NOT_THE_PROGRAM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EPERM)
+# CPython ignores these, and what is ignored stays so in a program that is started.
+_RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
+# Where a program finds the file that `Plumbing` was given for it.
+SIDE_FD = 3
 
 
 class SpawnFailed(Exception):
@@ -69,43 +76,111 @@ class Spec:
         )
 
 
-def start(spec: Spec, stdin: int, stdout: int, stderr: int) -> int:
+class Plumbing:
+    """What a program's first descriptors are: three files, or a terminal; and perhaps a file as descriptor 3."""
+
+    __slots__ = ("_files", "_side", "_terminal")
+
+    def __init__(self, files: tuple[int, int, int] | None = None, *, terminal: int = -1, side: int = -1) -> None:
+        self._files = files
+        self._terminal = terminal
+        self._side = side
+
+    def actions(self) -> list[tuple[Any, ...]]:
+        """For posix_spawn, in order.
+
+        A session leader without a terminal that opens one gets it as its controlling terminal, so nothing needs to run
+        between the new session and the program.
+        """
+        if self._files is None:
+            opened: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, 0, _path_of(self._terminal), os.O_RDWR, 0)]
+            actions = [*opened, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+        else:
+            actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(self._files)]
+        if self._side >= 0:
+            actions.append((os.POSIX_SPAWN_DUP2, self._side, SIDE_FD))
+        return actions
+
+    def check(self) -> None:
+        """Open what the program will open: an error then is not taken for one of the program.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        if self._files is None:
+            os.close(os.open(_path_of(self._terminal), os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+
+
+def start(spec: Spec, plumbing: Plumbing) -> int:
     """Start the program in a session of its own and return its pid, which the caller must wait for.
 
-    Call it only in a process with one thread: changing the user makes CPython fork instead of vfork.
+    Call it only in a process with one thread: for the moment of the start, its folder and user are the program's.
 
     Raises:
         SpawnFailed: It was not started; nothing is left of the attempt.
     """
-    _check_cwd(spec)
     _check_lengths(spec)
+    _enter_cwd(spec)
     try:
-        process = subprocess.Popen(
-            spec.argv,
-            env=spec.env,
-            cwd=spec.cwd,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-            user=spec.uid,
-            group=spec.gid,
-            extra_groups=spec.groups,
-        )
+        with _as_user(spec):
+            plumbing.check()
+            return _spawn(spec, plumbing.actions())
     except OSError as exc:
-        raise SpawnFailed(_stage_of(exc, spec), _reason_of(exc, spec)) from exc
-    except subprocess.SubprocessError as exc:
-        raise SpawnFailed("spawn", errno.EPERM) from exc
-    # The one reaper is the caller's loop: with a return code set, Popen never waits by itself.
-    process.returncode = 0
-    return process.pid
+        raise SpawnFailed("spawn", exc.errno or errno.EIO) from exc
+    finally:
+        os.chdir("/")
 
 
-def _check_cwd(spec: Spec) -> None:
+def _spawn(spec: Spec, actions: list[tuple[Any, ...]]) -> int:
+    reason = errno.ENOENT
+    for program in _candidates(spec):
+        try:
+            return os.posix_spawn(
+                program, spec.argv, spec.env, file_actions=actions, setsid=True, setsigdef=_RESTORED_SIGNALS
+            )
+        except OSError as exc:
+            reason = exc.errno or errno.EIO
+            if reason not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+                break
+    stage = "argv" if reason == errno.E2BIG else "spawn" if reason in _NOT_THE_PROGRAM else "program"
+    raise SpawnFailed(stage, reason)
+
+
+def _candidates(spec: Spec) -> Iterable[bytes]:
+    """Where the program may be: a folder of PATH that may not be searched does not hide that it is nowhere."""
+    name = spec.argv[0]
+    if b"/" in name or not name:
+        return (name,)
+    folders = spec.env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
+    # The plain calls, here and below: pathlib is a large import for a process this small.
+    paths = [os.path.join(folder or b".", name) for folder in folders]  # noqa: PTH118
+    return [path for path in paths if os.path.exists(path)]  # noqa: PTH110
+
+
+@contextmanager
+def _as_user(spec: Spec) -> Iterator[None]:
+    """For a moment, be the user the program is to run as; the saved id is the way back, and exec closes it."""
+    if spec.uid is None:
+        yield
+        return
+    uid, gid, groups = os.geteuid(), os.getegid(), os.getgroups()
     try:
-        if not os.path.isdir(spec.cwd):  # noqa: PTH112 - pathlib is a large import for a process this small
-            os.stat(spec.cwd)  # noqa: PTH116 - says why
-            raise SpawnFailed("cwd", errno.ENOTDIR)
+        if spec.groups is not None:
+            os.setgroups(spec.groups)
+        if spec.gid is not None:
+            os.setresgid(spec.gid, spec.gid, gid)
+        os.setresuid(spec.uid, spec.uid, uid)
+        yield
+    finally:
+        os.setresuid(uid, uid, uid)
+        os.setresgid(gid, gid, gid)
+        if spec.groups is not None:
+            os.setgroups(groups)
+
+
+def _enter_cwd(spec: Spec) -> None:
+    try:
+        os.chdir(spec.cwd)
     except OSError as exc:
         raise SpawnFailed("cwd", exc.errno or errno.EIO) from exc
 
@@ -117,21 +192,8 @@ def _check_lengths(spec: Spec) -> None:
         raise SpawnFailed("argv", errno.E2BIG)
 
 
-def _reason_of(exc: OSError, spec: Spec) -> int:
-    """The error, but a folder of PATH that may not be searched does not hide that the program is nowhere."""
-    name = spec.argv[0]
-    if exc.errno == errno.EACCES and b"/" not in name:
-        folders = spec.env.get(b"PATH", b"").split(b":")
-        if not any(os.path.exists(os.path.join(folder, name)) for folder in folders):  # noqa: PTH110, PTH118 - as above
-            return errno.ENOENT
-    return exc.errno or errno.EIO
-
-
-def _stage_of(exc: OSError, spec: Spec) -> str:
-    if exc.errno == errno.E2BIG:
-        return "argv"
-    if exc.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EPERM):
-        return "spawn"
-    # CPython names the file that failed: the cwd for what went wrong before exec.
-    is_cwd = exc.filename is not None and os.fsencode(exc.filename) == spec.cwd and spec.argv[0] != spec.cwd
-    return "cwd" if is_cwd else "program"
+def _path_of(terminal: int) -> str:
+    try:
+        return os.ttyname(terminal)
+    except OSError:
+        return f"/proc/self/fd/{terminal}"

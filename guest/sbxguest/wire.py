@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 GENERATION = 2
-FEATURES = ("jobs", "jobs.stdin", "jobs.hold", "files", "files.tar", "metrics", "v1")
+FEATURES = ("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "files", "files.tar", "metrics", "v1")
 
 BOOT_HEADER = "x-sbx-boot"
 # On every error the guest itself answers with, so that it is told from one of the proxy before it.

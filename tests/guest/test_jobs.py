@@ -57,7 +57,7 @@ async def test_a_request_that_waits_returns_output_and_exit(http: httpx.AsyncCli
     assert job["state"] == "exited"
     exit_ = job["exit"]
     assert (exit_["code"], exit_["signal"], exit_["timed_out"], exit_["oom"]) == (3, None, False, False)
-    assert exit_["totals"] == {"out": 4, "err": 4, "all": 8}
+    assert exit_["totals"] == {"out": 4, "err": 4, "pty": 0, "all": 8}
     assert base64.b64decode(job["output"]["stdout"]) == b"out\n"
     assert base64.b64decode(job["output"]["stderr"]) == b"err\n"
     assert (job["actor"], job["label"]) == ("me", "x")
@@ -123,7 +123,12 @@ BAD_REQUESTS: tuple[tuple[dict[str, Any], int, str], ...] = (
     ({"id": "a", "argv": ["true"], "user": "no-such-user"}, 400, "no_such_user"),
     ({"id": "a", "argv": ["true"], "user": "4294967295"}, 400, "no_such_user"),
     ({"id": "a", "argv": ["true"], "label": "x" * 257}, 400, "bad_label"),
-    ({"id": "a", "argv": ["true"], "tty": {"cols": 80, "rows": 24}}, 501, "unsupported"),
+    ({"id": "a", "argv": ["true"], "tty": True}, 400, "bad_tty"),
+    ({"id": "a", "argv": ["true"], "tty": {"cols": 80}}, 400, "bad_tty"),
+    ({"id": "a", "argv": ["true"], "tty": {"cols": 0, "rows": 24}}, 400, "bad_tty"),
+    ({"id": "a", "argv": ["true"], "tty": {"cols": 80, "rows": 70_000}}, 400, "bad_tty"),
+    ({"id": "a", "argv": ["true"], "tty": {"cols": 80, "rows": 24, "term": "a\nb"}}, 400, "bad_tty"),
+    ({"id": "a", "argv": ["true"], "tty": {"cols": 80, "rows": 24}, "cwd": "nowhere"}, 400, "cwd_not_found"),
     ({"id": "a", "argv": ["true", "x" * 200_000]}, 413, "argv_too_long"),
 )
 
