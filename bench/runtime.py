@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,19 +34,20 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
-class _Lab:
+class Lab:
     """A folder for sandboxes; `prepared` is what all of them are started with."""
 
     root: Path
     prepared: SandboxSpec
 
     def spec(self) -> SandboxSpec:
+        """Of a sandbox that was not yet."""
         return _spec(self.root, f"b{next(_numbers)}")
 
 
 def run() -> list[Row]:
     """Start to the first answered health check, commands, freeze and thaw, end, memory."""
-    with _lab() as lab:
+    with bench_lab() as lab:
         ours, by_hand = interleaved(lambda: _start_ours(lab), lambda: _start_by_hand(lab), rounds=_ROUNDS)
         rows = [ratio_row("start until /healthz answers", ours, by_hand, "by hand")]
         rows += asyncio.run(_alive(lab))
@@ -54,11 +55,12 @@ def run() -> list[Row]:
 
 
 @contextmanager
-def _lab() -> Iterator[_Lab]:
+def bench_lab() -> Iterator[Lab]:
+    """A fresh folder; afterwards nothing of it is left."""
     with tempfile.TemporaryDirectory(prefix="sbxb-", dir="/tmp") as name:
         root = Path(name)
         root.chmod(0o711)
-        yield _Lab(root, prepare(_spec(root, "none")))
+        yield Lab(root, prepare(_spec(root, "none")))
 
 
 def _spec(root: Path, sandbox_id: str) -> SandboxSpec:
@@ -77,7 +79,7 @@ def _spec(root: Path, sandbox_id: str) -> SandboxSpec:
     )
 
 
-def _start_ours(lab: _Lab) -> float:
+def _start_ours(lab: Lab) -> float:
     spec = lab.spec()
 
     async def measure() -> float:
@@ -91,7 +93,16 @@ def _start_ours(lab: _Lab) -> float:
     return asyncio.run(measure())
 
 
-def _start_by_hand(lab: _Lab) -> float:
+def _start_by_hand(lab: Lab) -> float:
+    return _by_hand(lab, lambda spec: None)
+
+
+def first_command_by_hand(lab: Lab) -> float:
+    """Seconds from nothing until `true` has ended in a sandbox started without us."""
+    return _by_hand(lab, lambda spec: _run_true(spec.control_dir, _boot_id(spec.control_dir)))
+
+
+def _by_hand(lab: Lab, then: Callable[[SandboxSpec], object]) -> float:
     spec = lab.spec()
     work = spec.sandbox_dir / "work"
     for folder in (work, spec.control_dir):
@@ -101,13 +112,14 @@ def _start_by_hand(lab: _Lab) -> float:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_healthy(spec.control_dir)
+        then(spec)
         return time.perf_counter() - began
     finally:
         process.kill()
         process.wait()
 
 
-def _bwrap(lab: _Lab, spec: SandboxSpec, work: Path) -> list[str]:
+def _bwrap(lab: Lab, spec: SandboxSpec, work: Path) -> list[str]:
     values = lab.prepared.prepared
     command = [values["bwrap"], "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
     command += ["--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"]
@@ -128,7 +140,7 @@ def _bwrap(lab: _Lab, spec: SandboxSpec, work: Path) -> list[str]:
     ]
 
 
-def _guest(lab: _Lab) -> list[str]:
+def _guest(lab: Lab) -> list[str]:
     python = lab.prepared.prepared["python"]
     return guest_command(python, "/opt/sbx/guest", bridge_socket="/run/sbx/in.sock", nproc=0)
 
@@ -161,7 +173,7 @@ def _request(control_dir: Path, method: str, path: str, body: bytes = b"", boot:
         return b"".join(iter(lambda: sock.recv(65_536), b""))
 
 
-async def _alive(lab: _Lab) -> list[Row]:
+async def _alive(lab: Lab) -> list[Row]:
     """Figures of running sandboxes."""
     spec = lab.spec()
     keeper = await start_keeper(spec)
@@ -174,12 +186,11 @@ async def _alive(lab: _Lab) -> list[Row]:
 
 
 def _exec_row(control_dir: Path) -> Row:
-    boot = json.loads(_request(control_dir, "GET", "/v2/hello").partition(b"\r\n\r\n")[2])["boot_id"]
+    boot = _boot_id(control_dir)
 
     def inside() -> float:
-        body = json.dumps({"id": uuid.uuid4().hex, "argv": ["/bin/true"]}).encode()
         began = time.perf_counter()
-        _request(control_dir, "POST", "/v2/jobs?wait_s=10", body, boot)
+        _run_true(control_dir, boot)
         return time.perf_counter() - began
 
     def outside() -> float:
@@ -189,6 +200,15 @@ def _exec_row(control_dir: Path) -> Row:
 
     ours, native = interleaved(inside, outside, rounds=30)
     return ratio_row("run /bin/true, over the bridge", ours, native, "as a child of Python")
+
+
+def _boot_id(control_dir: Path) -> str:
+    return str(json.loads(_request(control_dir, "GET", "/v2/hello").partition(b"\r\n\r\n")[2])["boot_id"])
+
+
+def _run_true(control_dir: Path, boot: str) -> None:
+    body = json.dumps({"id": uuid.uuid4().hex, "argv": ["/bin/true"]}).encode()
+    _request(control_dir, "POST", "/v2/jobs?wait_s=10", body, boot)
 
 
 async def _freeze_rows(keeper: KeeperClient) -> list[Row]:
@@ -201,7 +221,7 @@ async def _freeze_rows(keeper: KeeperClient) -> list[Row]:
     return [(name, milliseconds(sorted(values)[len(values) // 2]), "") for name, values in took.items()]
 
 
-async def _memory_rows(lab: _Lab) -> list[Row]:
+async def _memory_rows(lab: Lab) -> list[Row]:
     specs = [lab.spec() for _ in range(_PARALLEL)]
     began = time.perf_counter()
     keepers = await asyncio.gather(*(start_keeper(spec) for spec in specs))
