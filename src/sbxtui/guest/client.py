@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 _HELLO_TIMEOUT_S = 10.0
 _MIN_GENERATION = 2
-_POLL_FIRST_S = 0.02
+# Most guests answer within the first second, and a pause that has grown by then is time a person waits for nothing.
+_POLL_FIRST_S = 0.025
+_POLL_EVENLY_S = 1.0
 _POLL_MAX_S = 0.5
 _RETRY_S = 2.0
 
@@ -129,7 +131,8 @@ class GuestClient:
             SbxError: An answer that waiting cannot change.
         """
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + timeout_s
+        started_s = loop.time()
+        deadline_s = started_s + timeout_s
         pause_s = _POLL_FIRST_S
         while True:
             left_s = deadline_s - loop.time()
@@ -142,7 +145,8 @@ class GuestClient:
                         hint="the sandbox was left as it is; its log may say more",
                     ) from exc
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 1.5, _POLL_MAX_S)
+            if loop.time() - started_s > _POLL_EVENLY_S:
+                pause_s = min(pause_s * 1.5, _POLL_MAX_S)
 
     async def launch(self, *, env: Mapping[str, str], workdir: str) -> None:
         """Set what every later job starts with: environment and default working directory (empty keeps the image's)."""
