@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sbxguest import wire
 from sbxtui.core.errors import GuestUnreachable, NotFound, SbxError, Throttled, TimedOut, Unsupported
@@ -18,7 +18,7 @@ from sbxtui.core.text import harmless_line
 
 if TYPE_CHECKING:
     from sbxtui.guest.files import GuestFiles
-    from sbxtui.guest.transport import Transport
+    from sbxtui.guest.transport import TokenSource, Transport
 
 _HELLO_TIMEOUT_S = 10.0
 _MIN_GENERATION = 2
@@ -29,14 +29,6 @@ _POLL_MAX_S = 0.5
 _RETRY_S = 2.0
 
 _T = TypeVar("_T")
-
-
-class TokenSource(Protocol):
-    """Where endpoint tokens of one sandbox come from."""
-
-    async def token(self, *, refresh: bool = False) -> str:
-        """A token's value; with `refresh` a new one, because the last was refused."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
