@@ -42,7 +42,8 @@ def find_project_file(folder: Path, named: str = "") -> Path | None:
         if path.is_dir():
             return find_project_file(path)
         if not path.is_file():
-            raise FileMissing(f"no project file at {path}", hint="-f and SBX_SETUP name a project file; to answer questions with yes it is --yes")
+            hint = "-f and SBX_SETUP name a project file; to answer questions with yes it is --yes"
+            raise FileMissing(f"no project file at {path}", hint=hint)
         return path
     return next((path for name in PROJECT_FILES if (path := folder / name).is_file()), None)
 
