@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sbxtui.services.files import Files
     from sbxtui.services.guests import Guests
     from sbxtui.services.inventory import Inventories
+    from sbxtui.services.joblist import JobLists
     from sbxtui.services.jobs import Jobs
     from sbxtui.services.launch import Launcher
     from sbxtui.services.oneshot import OneShots
@@ -156,8 +157,16 @@ class Services:
     def jobs(self) -> Jobs:
         """Running commands."""
         from sbxtui.services.jobs import Jobs
+        from sbxtui.store.jobs import JobIndex
 
-        return Jobs(self.guests, self.actor)
+        return Jobs(self.guests, self.registry, JobIndex(self.store), self.actor)
+
+    @cached_property
+    def job_lists(self) -> JobLists:
+        """Jobs of several sandboxes."""
+        from sbxtui.services.joblist import JobLists
+
+        return JobLists(self.context, self.inventories, self.registry, self.jobs)
 
     @cached_property
     def watch(self) -> Watch:

@@ -196,7 +196,7 @@ async def test_the_first_byte_comes_while_the_command_still_runs(client: GuestCl
 
     run = asyncio.create_task(client.exec(["sh", "-c", "echo first; exec sleep 1000"], on_output=on_output, job_id="j"))
     await first.wait()
-    await client.signal_job("j", "KILL", to="leader")
+    await client.jobs.signal("j", "KILL", to="leader")
     assert (await run).exit_code == 137
 
 
@@ -303,7 +303,7 @@ async def test_hello_tells_who_the_guest_is(guest: GuestProcess, client: GuestCl
 
 async def test_a_job_of_another_name_is_not_found(client: GuestClient) -> None:
     with pytest.raises(NotFound, match="no job `nobody`"):
-        await client.get_job("nobody")
+        await client.jobs.get("nobody")
 
 
 PLAIN_USER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all")

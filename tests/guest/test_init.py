@@ -74,7 +74,7 @@ async def test_a_shim_that_is_killed_ends_its_job_and_no_other(guest: GuestProce
     assert (result.exit_code, result.signal) == (137, signal.SIGKILL)
     await _until_dead(*pids)
     assert _is_alive(other_pid)
-    await client.delete_job("other")
+    await client.jobs.delete("other")
     assert (await client.exec(["echo", "on"])).stdout == b"on\n"
     await asyncio.gather(other, return_exceptions=True)
 

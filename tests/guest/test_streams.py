@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
 from sbxguest import wire
 from sbxtui.core.errors import AccessDenied, GuestUnreachable, TimedOut, UsageError
+from sbxtui.core.jobs import JobOutput, JobState
 from sbxtui.guest import streams
 from sbxtui.guest.client import GuestClient
 from tests.support.guest_process import GuestProcess
@@ -105,7 +107,7 @@ async def test_a_guest_that_never_comes_back_names_the_job_that_goes_on(
     assert started.is_set()
     assert caught.value.details["job"] == "j"
     async with GuestClient(guest.url, None) as direct:
-        assert (await direct.get_job("j"))["state"] == "running"
+        assert (await direct.jobs.get("j")).state is JobState.RUNNING
 
 
 async def test_a_guest_that_says_it_is_older_is_told_apart_from_one_that_is_down(
@@ -123,18 +125,17 @@ async def test_several_readers_of_one_job_see_the_same_and_one_that_stops_is_not
     client: GuestClient,
 ) -> None:
     run = asyncio.create_task(client.exec(["sh", "-c", "for i in $(seq 50); do echo $i; sleep 0.01; done"], job_id="j"))
-    while not [job for job in await client.list_jobs() if job["id"] == "j"]:
+    while not [job for job in await client.jobs.list() if job.id == "j"]:
         pass
 
     async def read(stop_after: int) -> bytes:
         data = bytearray()
-        frames = client.follow_job("j")
-        async for frame in frames:
-            if frame.type == wire.FrameType.DATA:
-                data += frame.payload
-            if len(data) >= stop_after:
-                await frames.aclose()
-                break
+        async with aclosing(client.jobs.follow("j")) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, JobOutput):
+                    data += piece.data
+                if len(data) >= stop_after:
+                    break
         return bytes(data)
 
     full, part = await asyncio.gather(read(1 << 30), read(10))

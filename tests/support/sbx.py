@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -52,6 +53,11 @@ class Sbx:
     home: Path
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
+
+    @property
+    def command(self) -> str:
+        """How a shell line starts it."""
+        return shlex.join([sys.executable, "-m", "sbxtui"])
 
     def environment(self) -> dict[str, str]:
         """This process's environment without anything of ours or AWS's, then `SBX_HOME` and `env`."""

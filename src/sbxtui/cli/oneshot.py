@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sbxtui.cli.call import Call
-from sbxtui.cli.commands import command_of, finish, stdin_of, writer_of
+from sbxtui.cli.commands import command_of, finish, interrupts, stdin_of, writer_of
 from sbxtui.cli.lifecycle import options_of
 from sbxtui.cli.recovery import recover
 from sbxtui.core.errors import UsageError
@@ -22,12 +22,14 @@ async def run(call: Call) -> int:
     await recover(call)
     # If this process is killed, the runner ends the sandbox.
     start_runner(call.settings.home)
-    result = await call.services.one_shots.run(
-        args.name,
-        options,
-        command,
-        stdin=stdin_of(call),
-        on_output=writer_of(call),
-        on_progress=call.out.progress,
-    )
+    with interrupts(call) as presses:
+        result = await call.services.one_shots.run(
+            args.name,
+            options,
+            command,
+            stdin=stdin_of(call),
+            on_output=writer_of(call),
+            on_started=presses.job_started,
+            on_progress=call.out.progress,
+        )
     return finish(call, result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -35,10 +36,14 @@ class Output:
             self.json(document)
 
     def raw(self, data: bytes, *, is_stderr: bool = False) -> None:
-        """Bytes of a command, untouched and unbuffered; raises BrokenPipeError when the reader left."""
-        stream = sys.stderr.buffer if is_stderr else sys.stdout.buffer
-        stream.write(data)
-        stream.flush()
+        """Bytes of a command or file, untouched and unbuffered; raises BrokenPipeError when the reader left."""
+        _write_all((sys.stderr if is_stderr else sys.stdout).fileno(), data)
+
+    async def pass_on(self, data: bytes, *, is_stderr: bool = False) -> None:
+        """`raw` at the reader's pace: one that stalls holds up nothing else, nor the end of this program."""
+        from sbxtui.control.threads import run_abandonable
+
+        await run_abandonable(lambda: self.raw(data, is_stderr=is_stderr))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Left-aligned columns, two blanks apart; the header is left out when quiet."""
@@ -93,6 +98,17 @@ def fill_closed_streams() -> None:
 def give_up_stdout() -> None:
     """After a broken pipe: keep Python from failing again when it flushes stdout at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_all(number: int, data: bytes) -> None:
+    """Past Python's buffers, which a write that is abandoned would leave locked."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(number, rest) :]
+        except BlockingIOError:
+            # Another program set the file it shares with us to non-blocking.
+            select.select([], [number], [])
 
 
 def _write(stream: TextIO, text: str) -> None:

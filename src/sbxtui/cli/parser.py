@@ -9,8 +9,11 @@ from sbxtui._version import __version__
 from sbxtui.cli.adder import Adder, Parser, add_global_flags
 from sbxtui.cli.verbs import add_verbs
 
-# Their exit code is the command's own, so that sbx's own failures are 125 (as with docker and env).
-COMMAND_VERBS = frozenset({"exec", "run"})
+# Verbs whose line ends in the words of a command.
+_TAKES_COMMAND = frozenset({"exec", "run"})
+
+# Their exit code is a command's own, so that sbx's own failures are 125 (as with docker and env).
+COMMAND_VERBS = _TAKES_COMMAND | {"attach"}
 
 # A command's words are cut off before argparse sees them: they may look like our flags.
 _GLOBAL_VALUE_FLAGS = frozenset({"--context", "-c", "--region", "--profile", "-f", "--file"})
@@ -64,7 +67,7 @@ def verbs() -> dict[str, argparse.ArgumentParser]:
 def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """Cut the words of the command from the line of a command verb: after `--`, or after the sandbox's name."""
     verb = _verb_index(argv)
-    if verb is None or argv[verb] not in COMMAND_VERBS:
+    if verb is None or argv[verb] not in _TAKES_COMMAND:
         return list(argv), []
     values = _GLOBAL_VALUE_FLAGS | _value_flags(argv[verb])
     # `run` takes no sandbox: without `--` its first word is an image ARN (as in the seed) or begins the command.

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sbxtui.cli.output import Output
+from sbxtui.core.jobs import Job, JobExit
 from sbxtui.core.model import Event, ExecResult, FileInfo, IdlePolicy, Registration, Sandbox, SandboxRecord
 from sbxtui.core.text import harmless_line, iso, short_age
 from sbxtui.services.targets import Outcome
 
+JOB_COLUMNS = ("JOB", "SANDBOX", "STATE", "AGE", "BY", "COMMAND")
+_SHORT_ID = 12
 SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ID")
 
 
@@ -125,9 +128,44 @@ def exec_json(result: ExecResult) -> dict[str, object]:
         "timed_out": result.timed_out,
         "lingering": result.lingering,
         "duration_s": round(result.duration_s, 3),
-        **_bytes_json("stdout", result.stdout),
-        **_bytes_json("stderr", result.stderr),
+        **bytes_json("stdout", result.stdout),
+        **bytes_json("stderr", result.stderr),
     }
+
+
+def job_json(job: Job) -> dict[str, object]:
+    """A job as scripts see it; `exit` is null while it runs, or when nobody here saw how it ended."""
+    return {
+        "id": job.id,
+        "sandbox": job.sandbox or None,
+        "state": job.state.value,
+        "command": job.command,
+        "label": job.label or None,
+        "actor": job.actor or None,
+        "tty": job.has_terminal,
+        "stdin": job.has_stdin,
+        "created_at": iso(job.created_at),
+        "exit": exit_document(job.exit) if job.exit else None,
+    }
+
+
+def exit_document(ending: JobExit) -> dict[str, object]:
+    """How a job ended, as scripts see it."""
+    return {
+        "exit_code": ending.exit_code,
+        "signal": ending.signal or None,
+        "timed_out": ending.timed_out,
+        "oom": ending.oom,
+        "lingering": ending.lingering,
+        "duration_s": round(ending.duration_s, 3),
+    }
+
+
+def job_row(job: Job) -> tuple[str, ...]:
+    """A job's cells for `JOB_COLUMNS`."""
+    state = job.state.value + (f" ({job.exit.exit_code})" if job.exit else "")
+    age = short_age(datetime.now(UTC) - job.created_at)
+    return job.id[:_SHORT_ID], job.sandbox or "-", state, age, job.actor or "-", harmless_line(job.command, limit=60)
 
 
 def outcomes(out: Output, results: Sequence[Outcome]) -> int:
@@ -157,7 +195,8 @@ def _idle_json(idle: IdlePolicy | None) -> dict[str, object] | None:
     return {"max_idle_s": idle.max_idle_s, "suspended_s": idle.suspended_s, "auto_resume": idle.auto_resume}
 
 
-def _bytes_json(name: str, data: bytes) -> dict[str, object]:
+def bytes_json(name: str, data: bytes) -> dict[str, object]:
+    """Bytes as text where they are UTF-8, else as base64; `NAME_encoding` says which."""
     try:
         return {name: data.decode("utf-8"), f"{name}_encoding": "utf-8"}
     except UnicodeDecodeError:

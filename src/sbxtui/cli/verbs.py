@@ -25,6 +25,13 @@ def whole_seconds(text: str) -> int:
     return round(seconds(text))
 
 
+def count(text: str) -> int:
+    """A whole number from 0 on."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"`{text}` is no whole number")
+    return int(text)
+
+
 def pair(text: str) -> tuple[str, str]:
     """A `KEY=VALUE` argument."""
     key, sign, value = text.partition("=")
@@ -155,7 +162,35 @@ def _commands(add: Adder) -> None:
         parser.add_argument("--timeout", type=seconds, default=None, metavar="S", help="kill it with all its children")
         parser.add_argument("--user", default="", metavar="USER")
     execute.add_argument("--tty", "-t", action="store_true", help="refused: this version has no terminals")
+    execute.add_argument("--detach", "-d", action="store_true", help="print the job's id and leave it running")
     execute.add_argument("--env", type=variable, action="append", default=[], metavar="K=V")
+    execute.add_argument("--env-file", action="append", default=[], metavar="FILE", help="K=V lines")
+    _jobs(add)
+
+
+def _jobs(add: Adder) -> None:
+    listed = add("jobs", "jobs:jobs", "list the commands that run in sandboxes, whoever began them")
+    listed.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
+    listed.add_argument("--all", action="store_true", help="also those that ended")
+    attach = add("attach", "commands:attach", "take up a job: its output, its input, its exit code")
+    _job(attach)
+    attach.add_argument("--stdin", "-i", action="store_true", help="pass our stdin on")
+    output = add("output", "jobs:output", "print what a job has said")
+    _job(output)
+    output.add_argument("--follow", action="store_true", help="go on until it ends; Ctrl-C leaves it running")
+    output.add_argument("--tail", type=count, default=None, metavar="N", help="the last N lines")
+    for parser in (attach, output):
+        parser.add_argument(
+            "--from", dest="start", type=count, default=0, metavar="N", help="begin at byte N of its output"
+        )
+    kill = add("kill", "jobs:kill", "signal a job's processes; KILL ends everything it started")
+    _job(kill)
+    kill.add_argument("--signal", "-s", default="TERM", metavar="SIG", help="name or number (default TERM)")
+
+
+def _job(parser: Parser) -> None:
+    parser.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
+    parser.add_argument("job", metavar="JOB", help="id, or a unique prefix of one")
 
 
 def _files(add: Adder) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from sbxguest import wire
 from sbxtui.core.errors import GuestUnreachable, NotFound, SbxError, Throttled, TimedOut, Unsupported
+from sbxtui.core.jobs import Job, TerminalSize
 from sbxtui.core.model import ExecResult
 from sbxtui.core.text import harmless_line
 
 if TYPE_CHECKING:
     from sbxtui.guest.files import GuestFiles
+    from sbxtui.guest.jobs import GuestJobs
     from sbxtui.guest.transport import TokenSource, Transport
 
 _HELLO_TIMEOUT_S = 10.0
@@ -26,9 +26,6 @@ _MIN_GENERATION = 2
 _POLL_FIRST_S = 0.025
 _POLL_EVENLY_S = 1.0
 _POLL_MAX_S = 0.5
-_RETRY_S = 2.0
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +96,13 @@ class GuestClient:
 
         return GuestFiles(self.transport)
 
+    @property
+    def jobs(self) -> GuestJobs:
+        """Jobs: start, list, follow, signal, end."""
+        from sbxtui.guest.jobs import GuestJobs
+
+        return GuestJobs(self.transport, self._boot_id)
+
     async def hello(self, *, timeout_s: float = _HELLO_TIMEOUT_S) -> Hello:
         """Ask the guest who it is.
 
@@ -156,8 +160,11 @@ class GuestClient:
         user: str = "",
         actor: str = "",
         job_id: str = "",
+        label: str = "",
+        terminal: TerminalSize | None = None,
         ends_with_caller: bool = False,
         on_output: Callable[[str, bytes], Awaitable[None]] | None = None,
+        on_started: Callable[[Job], None] | None = None,
     ) -> ExecResult:
         """Run a command to its end. However long it is silent, nothing cuts it; a lost connection is taken up again.
 
@@ -170,8 +177,11 @@ class GuestClient:
             user: Name or number; empty is the image's job user.
             actor: Who asks, for listings.
             job_id: An id for it, so that others can find and signal it; empty makes one up.
+            label: What for, for listings.
+            terminal: Run it on one; its output is all "pty" then.
             ends_with_caller: End it when its host is gone for 30 s, too. Cancelling always ends it.
-            on_output: Called with ("out" or "err", bytes) as output arrives; then the result carries none.
+            on_output: Called with ("out", "err" or "pty", bytes) as output arrives; then the result carries none.
+            on_started: Called once, when it runs.
 
         Returns:
             The result; 127 and 126 for what cannot be found or run, 124 timed out, 128+n ended by signal n.
@@ -180,64 +190,36 @@ class GuestClient:
             GuestUnreachable: No way to the guest for 30 s; `details["job"]` names the job that goes on.
             Conflict: The sandbox was started anew in between. UsageError: The request cannot be.
         """
-        from sbxtui.guest.exec import ExecRequest, run_command
+        from sbxtui.guest.exec import run_command
+        from sbxtui.guest.jobs import JobRequest
 
-        request = ExecRequest(
-            command, cwd, dict(env or {}), timeout_s, user, actor, job_id, ends_with_caller=ends_with_caller
+        request = JobRequest(
+            command,
+            cwd,
+            dict(env or {}),
+            timeout_s,
+            user,
+            actor,
+            job_id,
+            label=label,
+            terminal=terminal,
+            has_stdin=stdin is not None,
+            holds=True,
+            ends_with_caller=ends_with_caller,
         )
         boot_id = await self._boot_id()
-        return await run_command(self.transport, boot_id, request, stdin=stdin, on_output=on_output)
-
-    async def list_jobs(self) -> list[dict[str, Any]]:
-        """Every job the guest knows, oldest first, as the wire describes them."""
-        answer = await self._job_call("GET", "", doing="listing jobs")
-        jobs = answer.get("jobs")
-        return [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
-
-    async def get_job(self, job_id: str) -> dict[str, Any]:
-        """One job. Raises NotFound."""
-        return await self._job_call("GET", f"/{job_id}", doing=f"looking up job `{job_id}`")
-
-    async def signal_job(self, job_id: str, signal: str = "TERM", *, to: str = "group") -> None:
-        """Signal a job's `leader`, `group` or whole `tree`. Raises NotFound."""
-        body = {"sig": signal, "to": to}
-        await self._job_call("POST", f"/{job_id}/signal", doing=f"signalling job `{job_id}`", document=body)
-
-    async def delete_job(self, job_id: str) -> None:
-        """End a job with everything it started, and forget it. Raises NotFound."""
-        await self._job_call("DELETE", f"/{job_id}", doing=f"ending job `{job_id}`")
-
-    async def follow_job(self, job_id: str, *, cursor: int = 0) -> AsyncGenerator[wire.Frame, None]:
-        """A job's output from `cursor` on: DATA and GAP frames, EXIT last. Close it to stop; the job never notices."""
-        from sbxtui.guest.streams import LogReader
-
-        reader = LogReader(self.transport, job_id, await self._boot_id(), cursor=cursor)
-        async for frame in reader.frames():
-            yield frame
-
-    async def _job_call(self, method: str, path: str, *, doing: str, document: object = None) -> dict[str, Any]:
-        headers = {wire.BOOT_HEADER: await self._boot_id()}
-        call = partial(self.transport.call, method, f"/v2/jobs{path}", doing=doing, headers=headers, document=document)
-        return await (_patiently(call) if method == "GET" else call())
+        return await run_command(
+            self.transport, boot_id, request, stdin=stdin, on_output=on_output, on_started=on_started
+        )
 
     async def _boot_id(self) -> str:
         """The boot this client talks to; known since its first hello."""
         hello = self._hello
         if hello is None:
-            hello = await _patiently(self.hello)
+            from sbxtui.guest.retry import patiently
+
+            hello = await patiently(self.hello)
         return hello.boot_id
-
-
-async def _patiently(ask: Callable[[], Awaitable[_T]]) -> _T:
-    """Ask again for a moment: a guest whose server is being restarted drops the request it was at."""
-    from sbxtui.guest.transport import RETRYABLE, Backoff
-
-    backoff = Backoff(_RETRY_S)
-    while True:
-        try:
-            return await ask()
-        except RETRYABLE as exc:
-            await backoff.wait(exc)
 
 
 def _too_old(what: str) -> SbxError:

@@ -36,6 +36,7 @@ class LogReader:
         boot_id: The boot it runs in; in another one the guest answers 410 (`Conflict`).
         cursor: Where to begin.
         holds: Be the reader a `hold` job waits for.
+        follows: Wait for more at the log's end; else the stream ends there, with EXIT only if the job has ended.
         body: The request that starts the job, if it may not exist yet. Repeating it is safe.
     """
 
@@ -47,19 +48,21 @@ class LogReader:
         *,
         cursor: int = 0,
         holds: bool = False,
+        follows: bool = True,
         body: Mapping[str, Any] | None = None,
     ) -> None:
         self._transport = transport
         self._job_id = job_id
         self._headers = {wire.BOOT_HEADER: boot_id}
         self._holds = holds
+        self._follows = follows
         self._body = body
         self.cursor = cursor
         self.is_started = body is None
         self._exit: wire.Frame | None = None
 
     async def frames(self) -> AsyncGenerator[wire.Frame, None]:
-        """JOB, DATA and GAP frames in order, then EXIT, which is always the last one.
+        """JOB, DATA and GAP frames in order, then EXIT, which is always the last one; without `follows` it may lack.
 
         Raises:
             GuestUnreachable: No way back to the guest for 30 s; the job goes on. `details["job"]` is its id.
@@ -80,6 +83,8 @@ class LogReader:
             except RETRYABLE as exc:
                 failure = exc
             if self._exit is None and (failure is not None or self.cursor == before):
+                if failure is None and not self._follows:
+                    return
                 await backoff.wait(self._lost(failure))
         yield self._exit
 
@@ -118,6 +123,8 @@ class LogReader:
             return self._transport.stream(
                 "POST", "/v2/jobs", query=query, headers=self._headers, content=body, patience=_PATIENCE
             )
+        if not self._follows:
+            del query["follow"]
         query["cursor"] = self.cursor
         if self._holds:
             query["hold"] = 1

@@ -1,38 +1,59 @@
-"""Running commands in sandboxes."""
+"""Commands in sandboxes: run to the end, or begun, watched, typed into, signalled and come back to.
+
+Guests own their jobs; the store's index says where a job is and what became of it. A face may die at any moment: the
+job goes on, and any other face takes it up by its id.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
-from sbxtui.core.errors import Unsupported
+from sbxtui.core.errors import Conflict, ConnectionLost, NotFound, Unsupported
+from sbxtui.core.jobs import Job, JobExit, JobPiece, JobState, TerminalSize
 from sbxtui.core.model import ExecResult, Registration
 from sbxtui.guest.client import GuestClient
+from sbxtui.guest.jobs import JobRequest
 from sbxtui.services.guests import Guests, speaks_v1
+from sbxtui.services.jobnotes import JobNotes, Watched, exit_of, placed
+from sbxtui.services.jobs_v1 import exec_v1
+from sbxtui.store.jobs import JobIndex
+from sbxtui.store.registry import Registry
 
-_TIMED_OUT = 124
+_HARD = frozenset({"KILL", "9"})
 
 OnOutput = Callable[[str, bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to run: an argument vector, or one shell line. `timeout_s` counts running time; None is no limit."""
+    """A command to run: an argument vector, or one shell line. `timeout_s` counts running time; None is no limit.
+
+    With `terminal` it runs on one: its output is one stream, as a terminal shows it. `label` is shown in listings.
+    """
 
     argv: Sequence[str] | str
     cwd: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout_s: float | None = None
     user: str = ""
+    terminal: TerminalSize | None = None
+    label: str = ""
 
 
 class Jobs:
-    """Runs commands in sandboxes of one context."""
+    """Jobs in sandboxes of one context; `actor` is who begins and ends them, as events show it."""
 
-    def __init__(self, guests: Guests, actor: str) -> None:
+    def __init__(self, guests: Guests, registry: Registry, index: JobIndex, actor: str) -> None:
         self._guests = guests
+        self._registry = registry
+        self._index = index
         self._actor = actor
+        self.notes = JobNotes(index, actor)
 
     async def exec(
         self,
@@ -41,6 +62,7 @@ class Jobs:
         *,
         stdin: bytes | AsyncIterator[bytes] | None = None,
         on_output: OnOutput | None = None,
+        on_started: Callable[[Job], None] = lambda job: None,
         ends_with_caller: bool = False,
     ) -> ExecResult:
         """Run a command to its end.
@@ -49,42 +71,226 @@ class Jobs:
             row: Where.
             command: What.
             stdin: Bytes for its standard input; None gives it an empty one.
-            on_output: Called with ("out" or "err", bytes) as output arrives; then the result carries none.
+            on_output: Called with ("out", "err" or "pty", bytes) as output arrives; then the result carries none.
+            on_started: Called with the job once it runs; never for an image with an old guest, which knows no jobs.
             ends_with_caller: Losing this process ends the command too; else it goes on. Cancelling ends it always.
 
         Raises:
             GuestUnreachable: The guest cannot be reached. Conflict: The sandbox is suspended.
+            ConnectionLost: No way back for 30 s; the job goes on, and the hint says how to come back to it.
         """
-        async with self._guests.connect(row) as guest:
-            if speaks_v1(row):
-                return await _exec_v1(guest, command, stdin, on_output)
-            return await guest.exec(
-                command.argv,
-                cwd=command.cwd,
-                env=command.env,
-                stdin=stdin,
-                timeout_s=command.timeout_s,
-                user=command.user,
-                actor=self._actor,
-                on_output=on_output,
-                ends_with_caller=ends_with_caller,
-            )
-
-
-async def _exec_v1(
-    guest: GuestClient, command: Command, stdin: bytes | AsyncIterator[bytes] | None, on_output: OnOutput | None
-) -> ExecResult:
-    """Run a command on an old guest: output comes at the end, and what it cannot do is refused, not left out."""
-    from sbxtui.guest.legacy import LegacyGuest
-
-    if stdin is not None or command.user:
-        raise Unsupported("this image's guest takes neither input nor a user", hint="rebuild the image")
-    argv = ["sh", "-lc", command.argv] if isinstance(command.argv, str) else command.argv
-    old = LegacyGuest(guest.transport)
-    result = await old.execute(argv, cwd=command.cwd, env=command.env, timeout_s=command.timeout_s)
-    result = dataclasses.replace(result, timed_out=result.timed_out or result.exit_code == _TIMED_OUT)
-    if on_output is None:
+        if speaks_v1(row):
+            async with self._guests.connect(row) as guest:
+                return await exec_v1(guest, command, stdin, on_output)
+        watch = Watched(self.notes, row, on_started)
+        try:
+            async with self._guests.connect(row) as guest:
+                result = await guest.exec(
+                    command.argv,
+                    cwd=command.cwd,
+                    env=command.env,
+                    stdin=stdin,
+                    timeout_s=command.timeout_s,
+                    user=command.user,
+                    actor=self._actor,
+                    label=command.label,
+                    terminal=command.terminal,
+                    on_output=on_output,
+                    on_started=watch.started,
+                    ends_with_caller=ends_with_caller,
+                )
+        except ConnectionLost as exc:
+            raise reattachable(exc, row.name) from exc
+        except asyncio.CancelledError:
+            await asyncio.shield(watch.cancelled())
+            raise
+        await watch.ended(result)
         return result
-    await on_output("out", result.stdout)
-    await on_output("err", result.stderr)
-    return dataclasses.replace(result, stdout=b"", stderr=b"")
+
+    async def start(self, row: Registration, command: Command, *, has_stdin: bool = False) -> Job:
+        """Begin a job and leave it to itself.
+
+        Raises:
+            SbxError: It did not begin; as `exec`.
+        """
+        _check_jobs(row)
+        request = JobRequest(
+            command.argv,
+            command.cwd,
+            dict(command.env),
+            command.timeout_s,
+            command.user,
+            self._actor,
+            label=command.label,
+            terminal=command.terminal,
+            has_stdin=has_stdin,
+        )
+        async with self._guests.connect(row) as guest:
+            job = placed(await guest.jobs.start(request), row)
+        await self.notes.started(job)
+        if job.exit is not None:
+            await self.notes.ended(job, job.exit)
+        return job
+
+    async def known(self, context: str, sandbox_id: str | None = None) -> list[Job]:
+        """The jobs the index knows, oldest first; asks nobody. What runs is as of when it was last looked at."""
+        return await asyncio.to_thread(self._index.list, context, sandbox_id)
+
+    async def list(self, row: Registration) -> list[Job]:
+        """Every job of a sandbox, oldest first: what its guest says, and what the index knows beyond that.
+
+        Jobs the guest knows no more are UNKNOWN unless somebody here saw their end.
+        """
+        _check_jobs(row)
+        async with self._guests.connect(row) as guest:
+            told = {job.id: placed(job, row) for job in await guest.jobs.list()}
+        noted = await self.known(row.context, row.id)
+        await self._catch_up({job.id: job for job in noted}, told)
+        gone = [_forgotten(job) for job in noted if job.id not in told]
+        return sorted([*gone, *told.values()], key=lambda job: job.created_at)
+
+    async def look(self, job: Job) -> Job:
+        """The job as its guest tells it now.
+
+        Raises:
+            NotFound: Its guest knows it no more. Conflict: The sandbox was started anew since, or is suspended.
+        """
+        async with self.connect(job) as guest:
+            return await self._seen(job, await guest.jobs.get(job.id))
+
+    async def follow(self, job: Job, *, cursor: int = 0, until_quiet: bool = False) -> AsyncGenerator[JobPiece, None]:
+        """A job's log from `cursor` on, its exit last. Close it to stop; the job never notices.
+
+        Args:
+            job: Which.
+            cursor: An offset in bytes; what is no longer kept comes as one gap.
+            until_quiet: End at the log's present end instead of waiting for more.
+
+        Raises:
+            NotFound: The guest knows it no more. ConnectionLost: No way back for 30 s.
+        """
+        async with self.connect(job) as guest:
+            pieces = guest.jobs.follow(job.id, cursor=cursor, holds=not until_quiet, until_quiet=until_quiet)
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    if isinstance(piece, JobExit):
+                        await self.notes.ended(job, piece)
+                    yield piece
+
+    async def rejoin(
+        self,
+        job: Job,
+        *,
+        cursor: int = 0,
+        stdin: bytes | AsyncIterator[bytes] | None = None,
+        on_output: OnOutput | None = None,
+    ) -> ExecResult:
+        """Take up a job without a terminal that anybody began, to its end; cancelling leaves it running.
+
+        Args:
+            job: Which.
+            cursor: Where in its log to begin; 0 gives all that is kept.
+            stdin: Sent behind what it has taken before, then its input ends.
+            on_output: As for `exec`.
+
+        Raises:
+            NotFound: Its guest knows it no more. Conflict: It takes no input.
+            ConnectionLost: No way back for 30 s; it goes on.
+        """
+        async with self.connect(job) as guest:
+            seen = await self._seen(job, await guest.jobs.get(job.id))
+            if stdin is not None:
+                _check_input(seen)
+                await self.notes.event(seen, "job.input")
+            result = await guest.jobs.rejoin(seen, cursor=cursor, stdin=stdin, on_output=on_output)
+            await self.notes.ended(seen, exit_of(result))
+            return result
+
+    async def signal(self, job: Job, signal: str = "TERM") -> Job:
+        """Send a signal to the job's process group; KILL to everything it ever started.
+
+        Raises:
+            Conflict: It has ended. NotFound: Its guest knows it no more. UsageError: There is no such signal.
+        """
+        async with self.connect(job) as guest:
+            seen = await guest.jobs.signal(job.id, signal, to="tree" if signal in _HARD else "group")
+        if seen.exit is not None:
+            await self.notes.ended(job, seen.exit)
+            raise Conflict(
+                f"job `{job.id}` in `{job.sandbox}` has ended with exit code {seen.exit.exit_code}; nothing was sent"
+            )
+        await self.notes.event(job, "job.signal", signal=signal)
+        return await self._seen(job, seen)
+
+    async def resize(self, job: Job, size: TerminalSize) -> None:
+        """Give the job's terminal another size; every watcher sees what that changes."""
+        async with self.connect(job) as guest:
+            await guest.jobs.resize(job.id, size.cols, size.rows)
+
+    async def remove(self, job: Job) -> None:
+        """End a job with everything it started and forget it, its output too. Works on what is gone."""
+        async with self.connect(job) as guest:
+            with contextlib.suppress(NotFound):
+                await guest.jobs.delete(job.id)
+        await self.notes.forgotten(job)
+
+    @asynccontextmanager
+    async def connect(self, job: Job) -> AsyncIterator[GuestClient]:
+        """The guest of a job.
+
+        Raises:
+            SandboxNotFound: Its sandbox has no name here any more.
+            ConnectionLost: With a hint how to come back.
+        """
+        row = await asyncio.to_thread(self._registry.find, job.context, job.sandbox_id)
+        try:
+            async with self._guests.connect(row) as guest:
+                yield guest
+        except ConnectionLost as exc:
+            raise reattachable(exc, row.name) from exc
+
+    async def _catch_up(self, noted: Mapping[str, Job], told: Mapping[str, Job]) -> None:
+        """Note what others began or what ended unseen: a client may have died before it wrote, or lives elsewhere."""
+        for job in told.values():
+            before = noted.get(job.id)
+            if before is None:
+                await self.notes.started(job)
+            if job.exit is not None and not (before and before.is_over):
+                await self.notes.ended(job, job.exit)
+
+    async def _seen(self, job: Job, told: Job) -> Job:
+        seen = dataclasses.replace(
+            told, context=job.context, sandbox_id=job.sandbox_id, sandbox=job.sandbox, boot_id=job.boot_id
+        )
+        if seen.exit is not None and not job.is_over:
+            await self.notes.ended(seen, seen.exit)
+        return seen
+
+
+def reattachable(lost: ConnectionLost, sandbox: str) -> ConnectionLost:
+    """The same loss with the command that takes the job up again, from the byte where it was lost."""
+    job_id, cursor = lost.details.get("job"), lost.details.get("cursor")
+    start = f" --from {cursor}" if cursor else ""
+    return ConnectionLost(
+        lost.message, hint=f"come back to it with `sbx attach {sandbox} {job_id}{start}`", details=lost.details
+    )
+
+
+def _forgotten(job: Job) -> Job:
+    """A job that only the index knows."""
+    return job if job.is_over else dataclasses.replace(job, state=JobState.UNKNOWN)
+
+
+def _check_jobs(row: Registration) -> None:
+    if speaks_v1(row):
+        raise Unsupported(
+            f"the image of `{row.name}` has an old guest that keeps no jobs",
+            hint="`sbx exec` works; rebuild the image for the rest",
+        )
+
+
+def _check_input(job: Job) -> None:
+    if not job.has_stdin:
+        raise Conflict(
+            f"job `{job.id}` in `{job.sandbox}` was started without input", hint="begin it with -i to type into it"
+        )

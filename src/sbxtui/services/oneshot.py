@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 
 from sbxtui.core.errors import SandboxNotFound, SbxError
+from sbxtui.core.jobs import Job
 from sbxtui.core.model import ContextName, ExecResult, Registration
 from sbxtui.services.jobs import Command, Jobs, OnOutput
 from sbxtui.services.launch import CreateOptions, Launcher
@@ -47,6 +48,7 @@ class OneShots:
         *,
         stdin: bytes | AsyncIterator[bytes] | None = None,
         on_output: OnOutput | None = None,
+        on_started: Callable[[Job], None] = lambda job: None,
         on_progress: Callable[[str], None] = lambda words: None,
     ) -> ExecResult:
         """Create, run, remove; the sandbox is removed however this ends, cancelling included.
@@ -58,7 +60,7 @@ class OneShots:
         options = dataclasses.replace(options, max_duration_s=life_s, purpose=ONE_SHOT)
         row = await self._launcher.create(name, options, on_progress=on_progress)
         try:
-            return await self._jobs.exec(row, command, stdin=stdin, on_output=on_output)
+            return await self._jobs.exec(row, command, stdin=stdin, on_output=on_output, on_started=on_started)
         finally:
             await asyncio.shield(self._end(row))
 

@@ -10,6 +10,7 @@
 | `rows` | the registry's rows, and finding the one a person means |
 | `leases` | what one live process at a time may do |
 | `events` | who changed what |
+| `jobs` | which sandbox runs a job, and how it ended |
 | `tokens` | endpoint tokens shared by all processes |
 | `contexts` | control planes by name |
 | `outputs` | ARNs that setting up the infrastructure left |

@@ -59,7 +59,19 @@ _SEED = Migration(
     ),
 )
 
-MIGRATIONS = (_FIRST, _SEED)
+_JOBS = Migration(
+    min_reader=1,
+    statements=(
+        """CREATE TABLE jobs (
+            context TEXT NOT NULL, sandbox_id TEXT NOT NULL, job_id TEXT NOT NULL, boot_id TEXT NOT NULL,
+            command TEXT NOT NULL, actor TEXT NOT NULL, label TEXT NOT NULL, has_terminal INTEGER NOT NULL,
+            has_stdin INTEGER NOT NULL, created_at TEXT NOT NULL, ended_at TEXT, outcome TEXT NOT NULL DEFAULT '{}',
+            PRIMARY KEY (context, sandbox_id, job_id)) WITHOUT ROWID""",
+        "CREATE INDEX jobs_by_age ON jobs (created_at)",
+    ),
+)
+
+MIGRATIONS = (_FIRST, _SEED, _JOBS)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

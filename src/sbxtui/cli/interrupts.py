@@ -1,0 +1,60 @@
+"""Ctrl-C while a command runs: the first one is the command's, the second ends it and us."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+from sbxtui.core.errors import Interrupted, SbxError
+from sbxtui.core.jobs import Job
+
+
+class Interrupts:
+    """`with` this around a command in a task of its own: Ctrl-C is heard by it and by nobody else.
+
+    Before the command runs, the first Ctrl-C already leaves.
+
+    `is_left` says that the person wants to leave.
+
+    Args:
+        send: Interrupts the running command; its failure is nothing, the next Ctrl-C does not depend on it.
+    """
+
+    def __init__(self, send: Callable[[Job], Awaitable[object]]) -> None:
+        self._send = send
+        self._job: Job | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[object] | None = None
+        self.is_left = False
+
+    def job_started(self, job: Job) -> None:
+        """From now on there is something to interrupt."""
+        self._job = job
+
+    def __enter__(self) -> Interrupts:
+        self._task = asyncio.current_task()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._pressed)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+        if self._sending is not None:
+            self._sending.cancel()
+        if self.is_left and isinstance(error, asyncio.CancelledError):
+            raise Interrupted("interrupted twice: the command was killed" if self._job else "interrupted") from error
+
+    def _pressed(self) -> None:
+        if self._job is not None and self._sending is None:
+            self._sending = asyncio.ensure_future(self._pass_on(self._job))
+        elif self._task is not None:
+            self.is_left = True
+            self._task.cancel()
+
+    async def _pass_on(self, job: Job) -> None:
+        with contextlib.suppress(SbxError):
+            await self._send(job)

@@ -1,0 +1,123 @@
+"""`jobs`, `output`, `kill`: what runs in sandboxes, what it said, and ending it."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import aclosing
+
+from sbxtui.cli import show
+from sbxtui.cli.call import Call
+from sbxtui.cli.tail import LastLines
+from sbxtui.core.errors import UsageError
+from sbxtui.core.jobs import Channel, Job, JobExit, JobGap, JobOutput, JobPiece, signal_name
+
+
+async def jobs(call: Call) -> int:
+    """List jobs: those that run, or all that are known."""
+    lists = call.services.job_lists
+    if call.args.sandbox:
+        row = await call.services.sandboxes.find(call.args.sandbox)
+        record = await call.services.sandboxes.record(row.id)
+        listing = await lists.of(row, record.state)
+    else:
+        listing = await lists.all()
+    shown = [job for job in listing.jobs if call.args.all or not job.is_over]
+    for problem in listing.problems:
+        call.out.note(f"note: {problem}")
+    if call.out.is_json:
+        call.out.json([show.job_json(job) for job in shown])
+        return 0
+    call.out.table(show.JOB_COLUMNS, [show.job_row(job) for job in shown])
+    hidden = len(listing.jobs) - len(shown)
+    if hidden and not shown:
+        call.out.note(f"note: nothing runs; --all shows {hidden} that ended")
+    return 0
+
+
+async def output(call: Call) -> int:
+    """Print what a job has said so far, or go on with it as it is said."""
+    args = call.args
+    if args.start and args.tail is not None:
+        raise UsageError("--from and --tail exclude each other")
+    job = await find_job(call)
+    last = None if args.tail is None else LastLines(args.tail)
+    cursor = args.start
+    if last is not None:
+        cursor = await _skip_to_tail(call, job, last)
+        for line in last.pieces():
+            await _show(call, line)
+        if not args.follow:
+            return 0
+    pieces = call.services.jobs.follow(job, cursor=cursor, until_quiet=not args.follow)
+    async with aclosing(pieces):
+        async for piece in pieces:
+            await _show(call, piece)
+    return 0
+
+
+async def kill(call: Call) -> int:
+    """Signal a job."""
+    name = signal_name(call.args.signal)
+    job = await find_job(call)
+    await call.services.jobs.signal(job, name)
+    call.out.line(job.id)
+    call.out.result({"job": job.id, "sandbox": job.sandbox, "signal": name})
+    return 0
+
+
+async def find_job(call: Call) -> Job:
+    """The job of a line that says `JOB` or `SANDBOX JOB`.
+
+    Raises:
+        NotFound: There is none. AmbiguousReference: Several fit.
+    """
+    row = await call.services.sandboxes.find(call.args.sandbox) if call.args.sandbox else None
+    return await call.services.job_lists.find(call.args.job, row)
+
+
+async def _skip_to_tail(call: Call, job: Job, last: LastLines) -> int:
+    """Read all that is kept into `last`; returns the cursor behind it."""
+    cursor = 0
+    pieces = call.services.jobs.follow(job, until_quiet=True)
+    async with aclosing(pieces):
+        async for piece in pieces:
+            if isinstance(piece, JobOutput):
+                last.add(piece)
+                cursor = piece.cursor + len(piece.data)
+            elif isinstance(piece, JobGap):
+                last.clear()
+                cursor = piece.end
+    return cursor
+
+
+async def _show(call: Call, piece: JobPiece) -> None:
+    if call.out.is_json:
+        call.out.json(_piece_json(piece))
+        return
+    match piece:
+        case JobOutput():
+            await call.out.pass_on(piece.data, is_stderr=piece.channel is Channel.ERR)
+        case JobGap():
+            call.out.note(f"note: {piece.end - piece.start} bytes of output are no longer kept here")
+        case JobExit():
+            call.out.note(f"note: {exit_words(piece)}")
+
+
+def exit_words(ending: JobExit) -> str:
+    """How a job ended, for people."""
+    if ending.timed_out:
+        return "the job ran out of its time and was killed"
+    if ending.code is None:
+        known = ending.signal in {one.value for one in signal.Signals}
+        return f"the job was ended by {signal.Signals(ending.signal).name if known else f'signal {ending.signal}'}"
+    return f"the job ended with exit code {ending.code}"
+
+
+def _piece_json(piece: JobPiece) -> dict[str, object]:
+    match piece:
+        case JobOutput():
+            return {"cursor": piece.cursor, "channel": piece.channel.value, **show.bytes_json("data", piece.data)}
+        case JobGap():
+            return {"gap": {"from": piece.start, "to": piece.end}}
+        case JobExit():
+            return {"exit": show.exit_document(piece)}

@@ -1,0 +1,176 @@
+"""The index of jobs: which sandbox runs a job, who began it, and how it ended as far as anybody here saw.
+
+Guests know their jobs better, but only their own and only while they live. A row is a hint where to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from sbxtui.core.errors import AmbiguousReference, NotFound
+from sbxtui.core.jobs import Job, JobExit, JobState
+from sbxtui.core.model import ContextName, SandboxId
+from sbxtui.core.text import harmless_line
+from sbxtui.store.codec import instant_of, instant_text, object_of, object_text
+from sbxtui.store.db import Store, Transaction
+from sbxtui.store.events import append
+
+MAX_ROWS = 5_000
+MAX_AGE = timedelta(days=30)
+MAX_COMMAND = 256
+_PRUNE_EVERY = 256
+_SHOWN = 5
+_SHOWN_ID = 12
+_COLUMNS = (
+    "jobs.context, jobs.sandbox_id, job_id, boot_id, command, actor, jobs.created_at, label, has_terminal, has_stdin,"
+    " ended_at, outcome, registrations.name"
+)
+_FROM = (
+    "FROM jobs LEFT JOIN registrations"
+    " ON registrations.context = jobs.context AND registrations.sandbox_id = jobs.sandbox_id"
+)
+
+
+class JobIndex:
+    """The jobs of a home's sandboxes. Every change is an event of the sandbox, with its actor."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def started(self, job: Job) -> None:
+        """Note a job that its guest has begun; noting it again changes nothing."""
+        with self._store.transaction() as transaction:
+            changed = _insert(transaction, job)
+            if changed:
+                # Words of a command may be secrets, and events are shown to everybody: its first one will do.
+                program = job.command.split(" ", 1)[0]
+                seq = _event(transaction, job, "job.start", job.actor, {"job": job.id, "program": program})
+                if seq % _PRUNE_EVERY == 0:
+                    prune(transaction)
+
+    def ended(self, job: Job, ending: JobExit, *, actor: str) -> None:
+        """Note how a job ended. Only the first to see it makes an event; a job nobody noted is noted now."""
+        with self._store.transaction() as transaction:
+            _insert(transaction, job)
+            changed = transaction.execute(
+                "UPDATE jobs SET ended_at = ?, outcome = ?"
+                " WHERE context = ? AND sandbox_id = ? AND job_id = ? AND ended_at IS NULL",
+                (instant_text(transaction.now), object_text(asdict(ending)), job.context, job.sandbox_id, job.id),
+            )
+            if changed:
+                _event(transaction, job, "job.exit", actor, {"job": job.id, "exit_code": ending.exit_code})
+
+    def forget(self, job: Job, *, actor: str) -> None:
+        """Forget a job that was ended and deleted."""
+        with self._store.transaction() as transaction:
+            transaction.execute(
+                "DELETE FROM jobs WHERE context = ? AND sandbox_id = ? AND job_id = ?",
+                (job.context, job.sandbox_id, job.id),
+            )
+            _event(transaction, job, "job.remove", actor, {"job": job.id})
+
+    def note(self, job: Job, kind: str, *, actor: str, **data: object) -> None:
+        """Append an event about a job, like `job.signal`."""
+        with self._store.transaction() as transaction:
+            _event(transaction, job, kind, actor, {"job": job.id, **data})
+
+    def list(self, context: str, sandbox_id: str | None = None) -> list[Job]:
+        """The jobs of a context's sandboxes, or of one, oldest first; not those of sandboxes without a name here."""
+        where, parameters = "jobs.context = ? AND registrations.name IS NOT NULL", [context]
+        if sandbox_id is not None:
+            where, parameters = f"{where} AND jobs.sandbox_id = ?", [context, sandbox_id]
+        sql = f"SELECT {_COLUMNS} {_FROM} WHERE {where} ORDER BY jobs.created_at, job_id"
+        return [_job_of(row) for row in self._store.rows(sql, parameters)]
+
+    def find(self, context: str, reference: str, sandbox_id: str | None = None) -> Job:
+        """The job an id, or a prefix that only one id has, means.
+
+        Raises:
+            NotFound: None is known here. AmbiguousReference: Several fit.
+        """
+        return pick(self.list(context, sandbox_id), reference)
+
+
+def pick(jobs: Sequence[Job], reference: str) -> Job:
+    """The one of `jobs` that an id or a unique prefix of one means; a whole id counts before prefixes.
+
+    Raises:
+        NotFound: None fits. AmbiguousReference: Several fit; `details` lists them.
+    """
+    fitting = [job for job in jobs if job.id == reference]
+    if not fitting and reference:
+        fitting = [job for job in jobs if job.id.startswith(reference)]
+    shown_reference = harmless_line(reference, limit=64)
+    if not fitting:
+        raise NotFound(f"no job `{shown_reference}` is known here", hint="`sbx jobs --all` lists them")
+    if len(fitting) == 1:
+        return fitting[0]
+    shown = ", ".join(f"`{job.id[:_SHOWN_ID]}` in `{job.sandbox}`" for job in fitting[:_SHOWN])
+    more = f" and {len(fitting) - _SHOWN} more" if len(fitting) > _SHOWN else ""
+    raise AmbiguousReference(
+        f"`{shown_reference}` fits {len(fitting)} jobs: {shown}{more}",
+        hint="write more of the id, or name the sandbox before it",
+        details={"jobs": [job.id for job in fitting]},
+    )
+
+
+def prune(transaction: Transaction) -> int:
+    """Forget jobs older than 30 days, all but the newest 5,000, and those of sandboxes without a name here."""
+    return transaction.execute(
+        "DELETE FROM jobs WHERE created_at < ? OR created_at < coalesce("
+        "  (SELECT created_at FROM jobs ORDER BY created_at DESC LIMIT 1 OFFSET ?), '')"
+        " OR NOT EXISTS (SELECT 1 FROM registrations AS r WHERE r.context = jobs.context"
+        "  AND r.sandbox_id = jobs.sandbox_id)",
+        (instant_text(transaction.now - MAX_AGE), MAX_ROWS - 1),
+    )
+
+
+def _insert(transaction: Transaction, job: Job) -> bool:
+    return bool(
+        transaction.execute(
+            "INSERT OR IGNORE INTO jobs (context, sandbox_id, job_id, boot_id, command, actor, label, has_terminal,"
+            " has_stdin, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(job.context, job.sandbox_id, job.id, job.boot_id, job.command[:MAX_COMMAND], job.actor, job.label),
+                *(job.has_terminal, job.has_stdin, instant_text(job.created_at)),
+            ),
+        )
+    )
+
+
+def _event(transaction: Transaction, job: Job, kind: str, actor: str, data: dict[str, object]) -> int:
+    row = transaction.row(
+        "SELECT name FROM registrations WHERE context = ? AND sandbox_id = ?", (job.context, job.sandbox_id)
+    )
+    subject = row[0] if row else job.sandbox or job.sandbox_id
+    return append(transaction, context=job.context, kind=kind, subject=subject, actor=actor, data=data)
+
+
+def _job_of(row: tuple[Any, ...]) -> Job:
+    (context, sandbox_id, job_id, boot_id, command, actor, created_at, label, has_terminal, has_stdin) = row[:10]
+    ended_at, outcome, name = row[10:]
+    return Job(
+        context=ContextName(context),
+        sandbox_id=SandboxId(sandbox_id),
+        id=job_id,
+        boot_id=boot_id,
+        command=command,
+        actor=actor,
+        created_at=instant_of(created_at),
+        sandbox=name or "",
+        label=label,
+        state=JobState.EXITED if ended_at else JobState.RUNNING,
+        has_terminal=bool(has_terminal),
+        has_stdin=bool(has_stdin),
+        exit=_exit_of(object_of(outcome)) if ended_at else None,
+        ended_at=instant_of(ended_at) if ended_at else None,
+    )
+
+
+def _exit_of(told: dict[str, Any]) -> JobExit | None:
+    """Fields that a newer sbx added are left out."""
+    names = JobExit.__dataclass_fields__
+    return JobExit(**{name: value for name, value in told.items() if name in names}) if "code" in told else None

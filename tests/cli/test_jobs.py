@@ -1,0 +1,150 @@
+"""Commands that outlive their client: begun, listed, looked at, taken up and ended by whoever knows their id."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.sbx import Sbx
+
+
+def test_a_detached_job_is_listed_read_taken_up_and_keeps_its_exit_code(sbx: Sbx, app: str) -> None:
+    job = sbx.ok("exec", "-d", app, "--", "sh", "-c", "seq 5; echo bad >&2; exec sleep 1000").out
+    assert [one["id"] for one in sbx.ok("jobs", app, "--json").json] == [job]
+    assert job[:12] in sbx.ok("jobs").out
+    assert sbx.ok("output", job, "--tail", "2").stdout in (b"4\n5\n", b"5\n")
+    taken = sbx.spawn("attach", job[:8])
+    assert taken.stdout is not None
+    assert taken.stdout.readline() == b"1\n"
+    kill = sbx.ok("kill", app, job)
+    assert kill.out == job
+    assert taken.wait(30) == 128 + signal.SIGTERM
+    taken.communicate()
+    assert job not in sbx.ok("jobs").out
+    ended = next(one for one in sbx.ok("jobs", "--all", "--json").json if one["id"] == job)
+    assert (ended["state"], ended["exit"]["signal"], ended["actor"]) == ("exited", signal.SIGTERM, "cli:you")
+    again = sbx("kill", job)
+    assert (again.code, "has ended with exit code 143" in again.err) == (5, True)
+
+
+def test_a_long_silent_job_survives_the_death_of_its_client_and_is_taken_up_by_another(sbx: Sbx, app: str) -> None:
+    line = "echo begun; while ! [ -e go ]; do sleep 0.1; done; echo over; exit 9"
+    client = sbx.spawn("exec", app, "--", "sh", "-c", line)
+    assert client.stdout is not None
+    assert client.stdout.readline() == b"begun\n"
+    client.kill()
+    client.communicate()
+    job = next(one["id"] for one in sbx.ok("jobs", app, "--json").json if "begun" in one["command"])
+    taken = sbx.spawn("attach", job, "--from", "6")
+    sbx.ok("exec", app, "--", "touch", "go")
+    out, err = taken.communicate(timeout=60)
+    assert (taken.returncode, out) == (9, b"over\n"), err
+
+
+def test_input_reaches_a_job_taken_up_and_its_end_too(sbx: Sbx, app: str) -> None:
+    job = sbx.ok("exec", "-d", "-i", app, "--", "wc", "-l").out
+    taken = sbx.ok("attach", "-i", app, job, stdin=b"one\ntwo\n")
+    assert taken.stdout.strip() == b"2"
+    deaf = sbx.ok("exec", "-d", app, "--", "sleep", "60").out
+    refused = sbx("attach", "-i", deaf, stdin=b"x")
+    assert (refused.code, "without input" in refused.err) == (125, True)
+    sbx.ok("kill", "-s", "kill", deaf)
+    lines = sbx.ok("events", app, "--json", "--tail", "50").stdout.splitlines()
+    kinds = {json.loads(line)["kind"] for line in lines}
+    assert {"job.start", "job.input", "job.exit", "job.signal"} <= kinds
+
+
+def test_output_is_byte_exact_and_says_what_a_script_needs(sbx: Sbx, app: str) -> None:
+    line = r"printf 'caf\303'; sleep 0.1; printf '\251\n\000\377'; printf 'e\n' >&2"
+    job = sbx.ok("exec", "-d", app, "--", "sh", "-c", line).out
+    told = sbx.ok("output", job, "--follow")
+    assert (told.stdout, told.stderr.splitlines()[0]) == ("café\n".encode() + b"\0\xff", b"e")
+    documents = [one for one in sbx.ok("output", job, "--json").stdout.splitlines()]
+    assert b'"exit": {"exit_code": 0' in documents[-1]
+
+
+def test_pipes_through_exec_behave_as_in_a_local_script(sbx: Sbx, app: str) -> None:
+    exec_in = f"{sbx.command} exec -i {app} --"
+    line = f"printf 'a\\nb\\nc\\n' | {exec_in} wc -l | tr -d ' '; printf x | {exec_in} false"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", line], env=sbx.environment(), capture_output=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.returncode) == (b"3\n", 1)
+
+
+def test_the_first_ctrl_c_is_the_commands_and_the_second_leaves(sbx: Sbx, app: str) -> None:
+    trap = "trap 'echo caught' INT; echo ready; while :; do sleep 0.05; done"
+    client = sbx.spawn("exec", app, "--", "sh", "-c", trap)
+    assert client.stdout is not None
+    assert client.stdout.readline() == b"ready\n"
+    client.send_signal(signal.SIGINT)
+    assert client.stdout.readline() == b"caught\n"
+    client.send_signal(signal.SIGINT)
+    _, err = client.communicate(timeout=60)
+    assert client.returncode == 130, err
+    assert not [one for one in sbx.ok("jobs", app, "--json").json if "caught" in one["command"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"GOOD=1\nno sign\n", "env:2: no `=`"),
+        (b"\n# a comment\n1X=y\n", "env:3: `1X` cannot name a variable"),
+        (b"A=\0\n", "env:1: "),
+        (b"A=1\nB=\xff\n", "env:2: not UTF-8"),
+    ],
+)
+def test_a_bad_line_of_an_env_file_is_named_by_file_and_line(
+    sbx: Sbx, app: str, tmp_path: Path, content: bytes, words: str
+) -> None:
+    (tmp_path / "env").write_bytes(content)
+    result = sbx("exec", app, "--env-file", str(tmp_path / "env"), "--", "true")
+    assert (result.code, words in result.err) == (125, True), result.err
+
+
+def test_variables_of_env_files_are_taken_as_they_stand_and_env_counts_over_them(
+    sbx: Sbx, app: str, tmp_path: Path
+) -> None:
+    (tmp_path / "env").write_text('# none\nA="quoted" # kept\n\nB=from file\nC=\n')
+    line = 'echo "$A|$B|$C|"'
+    result = sbx.ok("exec", app, "--env-file", str(tmp_path / "env"), "--env", "B=given", "--", "sh", "-c", line)
+    assert result.out == '"quoted" # kept|given||'
+
+
+BAD_LINES = [
+    (("exec", "nobody", "--", "true"), 125, "no sandbox `nobody`"),
+    (("exec", "app", "--env", "NOSIGN", "--", "true"), 125, "KEY=VALUE"),
+    (("exec", "app", "--env-file", "/nowhere", "--", "true"), 125, "--env-file /nowhere"),
+    (("exec", "app", "--cwd", "/nowhere", "--", "true"), 125, "working directory (cwd) `/nowhere`"),
+    (("exec", "app"), 125, "no command"),
+    (("exec", "-d", "app", "--", "no-such-program"), 127, "could not be started"),
+    (("exec", "-d", "app", "--", "/etc/passwd"), 126, "could not be started"),
+    (("attach", "ffffff"), 125, "no job `ffffff`"),
+    (("output", "ffffff"), 4, "no job `ffffff`"),
+    (("output", "app", "ffffff"), 4, "no job `ffffff`"),
+    (("output", "nobody", "ffffff"), 4, "no sandbox `nobody`"),
+    (("output", "ffffff", "--tail", "-1"), 2, "no whole number"),
+    (("kill", "ffffff", "-s", "NOPE"), 2, "no signal `NOPE`"),
+    (("kill", "ffffff", "-s", "65"), 2, "no signal `65`"),
+    (("kill", ""), 4, "no job"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), BAD_LINES)
+def test_a_line_that_cannot_be_is_a_clear_error(
+    sbx: Sbx, app: str, words: tuple[str, ...], code: int, said: str
+) -> None:
+    result = sbx(*words)
+    assert (result.code, said in result.err) == (code, True), result.err
+
+
+def test_a_prefix_of_several_jobs_names_them(sbx: Sbx, app: str) -> None:
+    jobs = [sbx.ok("exec", "-d", app, "--", "true").out for _ in range(17)]
+    first = next(one[0] for one in jobs if sum(other[0] == one[0] for other in jobs) > 1)
+    result = sbx("--json", "output", first)
+    assert (result.code, result.error["code"]) == (5, "ambiguous")
+    assert len(result.error["details"]["jobs"]) > 1
