@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -61,12 +62,18 @@ async def rejoin(
 ) -> ExecResult:
     """Take up a job that somebody began: its output from `cursor` on, and `stdin` behind what it has taken before.
 
+    At a job on a terminal several may type at once; the end of `stdin` is not that of the terminal.
+
     Raises:
         ConnectionLost: As `GuestClient.exec`; the job goes on. It goes on after a cancel, too.
     """
     reader = LogReader(transport, job.id, boot_id, cursor=cursor, holds=True)
     run = _Run(boot_id, on_output, None)
-    feeding = None if stdin is None else feed(transport, job.id, boot_id, stdin, offset=job.stdin_accepted)
+    feeding = None
+    if stdin is not None and job.has_terminal:
+        feeding = feed(transport, job.id, boot_id, stdin, writer=secrets.token_hex(8), ends=False)
+    elif stdin is not None:
+        feeding = feed(transport, job.id, boot_id, stdin, offset=job.stdin_accepted)
     return await _to_the_end(run, reader, feeding)
 
 

@@ -150,23 +150,23 @@ class GuestJobs:
         return await rejoin(self._transport, boot_id, job, cursor=cursor, stdin=stdin, on_output=on_output)
 
     async def follow(
-        self, job_id: str, *, cursor: int = 0, holds: bool = False, until_quiet: bool = False
+        self, job_id: str, *, cursor: int = 0, until_quiet: bool = False
     ) -> AsyncGenerator[JobPiece, None]:
         """A job's log from `cursor` on; its exit comes last. Close it to stop; the job never notices.
+
+        Who follows is never waited for: one that is too slow gets gaps.
 
         Args:
             job_id: Which.
             cursor: Where to begin; an offset in bytes.
-            holds: Be the reader a job with a held log waits for.
             until_quiet: End at the log's present end instead of waiting for more.
 
         Raises:
             NotFound: There is no such job. UsageError: The log ends before `cursor`.
             ConnectionLost: No way back for 30 s; the job goes on.
         """
-        reader = LogReader(
-            self._transport, job_id, await self._boot_id(), cursor=cursor, holds=holds, follows=not until_quiet
-        )
+        boot_id = await self._boot_id()
+        reader = LogReader(self._transport, job_id, boot_id, cursor=cursor, follows=not until_quiet)
         async with aclosing(reader.frames()) as frames:
             async for frame in frames:
                 if (piece := decode_piece(frame)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 from sbxguest import wire
 from sbxtui.core.errors import Conflict, GuestUnreachable
@@ -14,7 +15,14 @@ _STDIN_PIECE_BYTES = 256 * wire.KIB
 
 
 async def feed(
-    transport: Transport, job_id: str, boot_id: str, stdin: bytes | AsyncIterator[bytes], *, offset: int = 0
+    transport: Transport,
+    job_id: str,
+    boot_id: str,
+    stdin: bytes | AsyncIterator[bytes],
+    *,
+    offset: int = 0,
+    writer: str = "",
+    ends: bool = True,
 ) -> None:
     """Send all of `stdin`, then its end. A command that stops reading, or ends, ends this too.
 
@@ -24,15 +32,19 @@ async def feed(
         boot_id: The boot it runs in.
         stdin: The bytes.
         offset: How many the job has taken from others before.
+        writer: Who types, at a job on a terminal: each has offsets of their own.
+        ends: Whether the end of `stdin` is the end of the job's input.
 
     Raises:
         ConnectionLost: No way to the guest for 30 s. Conflict: The job takes no input, or somebody else feeds it.
     """
+    send = partial(_send, transport, job_id, boot_id, writer)
     try:
         async for piece in _pieces(stdin):
-            await _send(transport, job_id, boot_id, offset, piece)
+            await send(offset, piece)
             offset += len(piece)
-        await _send(transport, job_id, boot_id, offset, b"", is_end=True)
+        if ends:
+            await send(offset, b"", is_end=True)
     except Conflict as exc:
         if exc.details.get("guest_code") != "stdin_closed":
             raise
@@ -41,13 +53,15 @@ async def feed(
 
 
 async def _send(
-    transport: Transport, job_id: str, boot_id: str, offset: int, piece: bytes, *, is_end: bool = False
+    transport: Transport, job_id: str, boot_id: str, writer: str, offset: int, piece: bytes, *, is_end: bool = False
 ) -> None:
     """One piece, in as many requests as the command takes to read it; each says where it stands."""
     backoff = Backoff(RECONNECT_S)
     end = offset + len(piece)
     while True:
         query: dict[str, str | int] = {"offset": offset, **({"eof": 1} if is_end else {})}
+        if writer:
+            query["writer"] = writer
         try:
             answer = await transport.call(
                 "POST",

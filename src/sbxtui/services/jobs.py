@@ -170,7 +170,7 @@ class Jobs:
             NotFound: The guest knows it no more. ConnectionLost: No way back for 30 s.
         """
         async with self.connect(job) as guest:
-            pieces = guest.jobs.follow(job.id, cursor=cursor, holds=not until_quiet, until_quiet=until_quiet)
+            pieces = guest.jobs.follow(job.id, cursor=cursor, until_quiet=until_quiet)
             async with aclosing(pieces):
                 async for piece in pieces:
                     if isinstance(piece, JobExit):
