@@ -1,18 +1,16 @@
-"""The guest's HTTP: a table of routes, a request, a response, one shape of error. Plain ASGI, no framework.
+"""The guest's HTTP: a route, a request, a response, one shape of error. Plain ASGI, no framework; see `asgi.py`.
 
 A module with endpoints exports `ROUTES: tuple[Route, ...]`; `server.py` puts the tables together.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl
 
 from sbxguest.state import Guest
 from sbxguest.wire import ERROR_HEADER
@@ -177,131 +175,3 @@ class Route:
     path: str
     handler: Handler
     is_always_open: bool = False
-
-
-class Router:
-    """Finds a route: by exact path, else segment by segment."""
-
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._exact: dict[str, dict[str, Route]] = {}
-        self._patterns: list[tuple[list[str], dict[str, Route]]] = []
-        for route in routes:
-            self._methods_of(route.path)[route.method] = route
-
-    def _methods_of(self, path: str) -> dict[str, Route]:
-        if "{" not in path:
-            return self._exact.setdefault(path, {})
-        segments = path.split("/")
-        for known, methods in self._patterns:
-            if known == segments:
-                return methods
-        self._patterns.append((segments, {}))
-        return self._patterns[-1][1]
-
-    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
-        """The route and its path parameters.
-
-        Raises:
-            WireError: 404 nothing is there; 405 something is, for other methods (HEAD is served as GET).
-        """
-        methods, params = self._match(path)
-        route = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
-        if route is not None:
-            return route, params
-        if methods:
-            raise WireError(405, "method_not_allowed", f"{method} is not possible on {path[:200]}")
-        raise WireError(
-            404, "unsupported", f"this guest has no {path[:200]}", hint="an image with a newer guest may have it"
-        )
-
-    def _match(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
-        if path in self._exact:
-            return self._exact[path], {}
-        parts = path.split("/")
-        for segments, methods in self._patterns:
-            if len(segments) != len(parts):
-                continue
-            params: dict[str, str] = {}
-            for segment, part in zip(segments, parts, strict=True):
-                if segment.startswith("{") and part:
-                    params[segment[1:-1]] = part
-                elif segment != part:
-                    break
-            else:
-                return methods, params
-        return {}, {}
-
-
-class App:
-    """The ASGI application over a router."""
-
-    def __init__(self, guest: Guest, routes: Iterable[Route]) -> None:
-        self._guest = guest
-        self._router = Router(routes)
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1000})
-            return
-        request = Request(
-            self._guest,
-            scope["method"],
-            scope["path"],
-            dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="surrogateescape")),
-            {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
-            _receive=receive,
-        )
-        try:
-            response = await self._answer(request)
-        except Disconnected:
-            return
-        await _send(response, request, send)
-
-    async def _answer(self, request: Request) -> Response:
-        try:
-            route, request.params = self._router.find(request.method, request.path)
-            if not (route.is_always_open or self._guest.state.is_open):
-                raise WireError(503, "not_ready", "this sandbox waits for its /run hook", hint="try again shortly")
-            return await route.handler(request)
-        except WireError as error:
-            return error_response(error)
-        except Disconnected:
-            raise
-        except Exception:  # the request boundary: one bad request must not end the server
-            log.exception("%s %s failed", request.method, request.path)
-            return error_response(WireError(500, "internal", "the guest failed on this request; its log says why"))
-
-
-async def _send(response: Response, request: Request, send: Send) -> None:
-    headers = [(b"content-type", response.content_type.encode())]
-    headers += [(name.encode(), value.encode()) for name, value in response.headers]
-    if isinstance(response.body, bytes):
-        headers.append((b"content-length", str(len(response.body)).encode()))
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await send({"type": "http.response.body", "body": response.body})
-        return
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    pump = asyncio.create_task(_pump(response.body, send))
-    gone = asyncio.create_task(request.until_disconnect())
-    try:
-        await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        gone.cancel()
-        if not pump.done():
-            pump.cancel()
-        await asyncio.gather(pump, gone, return_exceptions=True)
-    if not pump.cancelled() and (error := pump.exception()) is not None:
-        # The head is out: cutting the connection is the only honest way left to say that the body is not whole.
-        raise error
-
-
-async def _pump(body: AsyncIterator[bytes], send: Send) -> None:
-    try:
-        async for piece in body:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-    finally:
-        aclose = getattr(body, "aclose", None)
-        if aclose is not None:
-            await aclose()
-    await send({"type": "http.response.body", "body": b""})

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import signal
-from collections.abc import AsyncIterator
-from typing import Any
 
 from sbxguest import wire
 from sbxguest.app import Request, Response, Route, WireError, json_response
 from sbxguest.job import Job
 from sbxguest.jobspec import parse, parse_size
+from sbxguest.jobviews import check_boot, cursor_of, frames_of, job_of, parse_signal
 
 _READ_BYTES = 256 * wire.KIB
 _STDIN_STALL_S = 10.0
@@ -21,7 +19,7 @@ _TARGETS = ("leader", "group", "tree")
 
 async def create(request: Request) -> Response:
     """`POST /v2/jobs`. With `?follow=1` the answer is the job's frames from the start; with `?wait_s=` its result."""
-    _check_boot(request)
+    check_boot(request)
     wait_s = request.number("wait_s", 0, high=wire.MAX_WAIT_S)
     spec = parse(await request.json(limit_bytes=wire.MAX_SPEC_BYTES), request.guest.state)
     job, is_new = await request.guest.jobs.start(spec)
@@ -38,13 +36,13 @@ async def create(request: Request) -> Response:
 
 async def list_all(request: Request) -> Response:
     """`GET /v2/jobs`."""
-    _check_boot(request)
+    check_boot(request)
     return json_response({"jobs": [job.describe() for job in request.guest.jobs.all()]})
 
 
 async def get(request: Request) -> Response:
     """`GET /v2/jobs/{id}`."""
-    job = _job(request)
+    job = job_of(request)
     wait_s = request.number("wait_s", 0, high=wire.MAX_WAIT_S)
     if wait_s:
         await _wait_finished(job, wait_s)
@@ -53,15 +51,8 @@ async def get(request: Request) -> Response:
 
 async def follow(request: Request) -> Response:
     """`GET /v2/jobs/{id}/log?cursor=&follow=1`. `hold=1` makes the caller the reader a `hold` job waits for."""
-    job = _job(request)
-    cursor = request.whole("cursor", 0)
-    if cursor > job.log.total:
-        raise WireError(
-            416,
-            "bad_cursor",
-            f"the log of job `{job.id}` ends at {job.log.total}, before cursor {cursor}",
-            details={"cursor": job.log.total},
-        )
+    job = job_of(request)
+    cursor = cursor_of(request, job)
     return _frames(request, job, cursor=cursor, holds=request.flag("hold"), is_first=False, status=200)
 
 
@@ -70,7 +61,7 @@ async def write_stdin(request: Request) -> Response:
 
     A job that does not read is waited for only so long that no proxy cuts the request: `accepted` says how far it got.
     """
-    job = _job(request)
+    job = job_of(request)
     offset, writer = request.whole("offset", 0), request.query.get("writer", "")
     job.input.check()
     async with job.input.turn(writer):
@@ -90,7 +81,7 @@ async def write_stdin(request: Request) -> Response:
 
 async def end_stdin(request: Request) -> Response:
     """`POST /v2/jobs/{id}/eof[?offset=N]`: ends a pipe; types an end at a terminal, once for each offset."""
-    job = _job(request)
+    job = job_of(request)
     writer = request.query.get("writer", "")
     job.input.check()
     async with job.input.turn(writer):
@@ -100,42 +91,30 @@ async def end_stdin(request: Request) -> Response:
 
 async def resize(request: Request) -> Response:
     """`POST /v2/jobs/{id}/resize` {cols, rows}."""
-    job = _job(request)
+    job = job_of(request)
     job.resize(parse_size(await request.json()))
     return json_response(job.describe())
 
 
 async def send_signal(request: Request) -> Response:
     """`POST /v2/jobs/{id}/signal` {sig: "TERM" | "SIGTERM" | 15, to: leader | group | tree}."""
-    job = _job(request)
+    job = job_of(request)
     job.signal(*parse_signal(await request.json()))
     return json_response(job.describe())
 
 
+async def upgrade(request: Request) -> Response:
+    """`GET /v2/jobs/{id}/attach` without an upgrade."""
+    job_of(request)
+    raise WireError(426, "upgrade_required", "attaching takes a WebSocket", hint="or use the log and stdin of the job")
+
+
 async def delete(request: Request) -> Response:
     """`DELETE /v2/jobs/{id}`: ends it with everything it started, and forgets it."""
-    job = _job(request)
+    job = job_of(request)
     document = job.describe()
     await request.guest.jobs.delete(job.id)
     return json_response(document)
-
-
-def _check_boot(request: Request) -> None:
-    asked = request.headers.get(wire.BOOT_HEADER, "")
-    boot_id = request.guest.state.boot_id
-    if asked and asked != boot_id:
-        raise WireError(
-            410,
-            "boot_changed",
-            "this sandbox was started anew since; jobs of before are gone and nothing was run",
-            hint="say hello again and go on with the new boot id",
-            details={"boot_id": boot_id},
-        )
-
-
-def _job(request: Request) -> Job:
-    _check_boot(request)
-    return request.guest.jobs.get(request.params["id"])
 
 
 async def _wait_finished(job: Job, wait_s: float) -> None:
@@ -171,64 +150,8 @@ def _frames(request: Request, job: Job, *, cursor: int, holds: bool, is_first: b
         # A request's cursor is what says how far its reader is: it must come again before the ring is full.
         limit_bytes = min(limit_bytes or job.log.ring_bytes, job.log.ring_bytes // 2)
     wants_follow = is_first or request.flag("follow")
-    body = _stream(job, cursor, wants_follow=wants_follow, holds=holds, limit_bytes=limit_bytes, is_first=is_first)
+    body = frames_of(job, cursor, wants_follow=wants_follow, holds=holds, limit_bytes=limit_bytes, is_first=is_first)
     return Response(status, body, wire.FRAMES_TYPE, (("cache-control", "no-store"),))
-
-
-async def _stream(
-    job: Job, cursor: int, *, wants_follow: bool, holds: bool, limit_bytes: int | None, is_first: bool
-) -> AsyncIterator[bytes]:
-    """A reader's frames. Without EXIT at the end there is more: `limit_bytes` were sent, or no follow was asked for."""
-    if is_first:
-        yield wire.encode(wire.json_frame(wire.FrameType.JOB, cursor, job.describe()))
-    elif wants_follow:
-        # Something at once, so that a reader knows it has reached the guest although the job is silent.
-        yield wire.encode(wire.Frame(wire.FrameType.HEARTBEAT, cursor))
-    if holds:
-        job.acknowledge(cursor)
-    end_limit = float("inf") if limit_bytes is None else cursor + limit_bytes
-    with job.watched(holds=holds):
-        while cursor < end_limit:
-            if job.log.is_closed:
-                return
-            pieces: list[bytes] = []
-            cursor = job.log.read(cursor, _READ_BYTES, pieces)
-            if pieces:
-                yield b"".join(pieces)
-                continue
-            if job.is_finished:
-                yield wire.encode(wire.json_frame(wire.FrameType.EXIT, cursor, job.exit))
-                return
-            if not wants_follow:
-                return
-            try:
-                async with asyncio.timeout(wire.HEARTBEAT_S):
-                    await job.changed()
-            except TimeoutError:
-                yield wire.encode(wire.Frame(wire.FrameType.HEARTBEAT, cursor))
-
-
-def parse_signal(body: dict[str, Any]) -> tuple[int, str]:
-    """The number and the target of a `{sig, to}`.
-
-    Raises:
-        WireError: 400 `bad_signal`.
-    """
-    target = body.get("to", "group")
-    if target not in _TARGETS:
-        raise WireError(400, "bad_signal", f"`to` must be one of {', '.join(_TARGETS)}")
-    return _signal_number(body.get("sig", "TERM")), target
-
-
-def _signal_number(value: Any) -> int:
-    if isinstance(value, str):
-        name = value.upper()
-        name = name if name.startswith("SIG") else f"SIG{name}"
-        if name in signal.Signals.__members__:
-            return signal.Signals[name]
-    elif isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 64:
-        return value
-    raise WireError(400, "bad_signal", "`sig` must be the name of a signal, like TERM, or its number")
 
 
 ROUTES = (
@@ -237,6 +160,7 @@ ROUTES = (
     Route("GET", "/v2/jobs/{id}", get),
     Route("DELETE", "/v2/jobs/{id}", delete),
     Route("GET", "/v2/jobs/{id}/log", follow),
+    Route("GET", "/v2/jobs/{id}/attach", upgrade),
     Route("POST", "/v2/jobs/{id}/stdin", write_stdin),
     Route("POST", "/v2/jobs/{id}/eof", end_stdin),
     Route("POST", "/v2/jobs/{id}/signal", send_signal),

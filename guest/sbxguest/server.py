@@ -13,8 +13,9 @@ from typing import Any
 
 import uvicorn
 
-from sbxguest import descriptors, filepool, files, hello, hooks, jobroutes, kernel, legacy, stats
-from sbxguest.app import App, Route
+from sbxguest import attach, descriptors, filepool, files, hello, hooks, jobroutes, kernel, legacy, stats, wire
+from sbxguest.app import Route
+from sbxguest.asgi import App
 from sbxguest.initclient import InitClient, Kept
 from sbxguest.jobs import JobTable
 from sbxguest.runclock import RunClock
@@ -24,11 +25,14 @@ log = logging.getLogger(__name__)
 
 _OOM_SCORE = -500
 _KEEP_ALIVE_S = 75
+_SOCKET_ROUTES = attach.SOCKET_ROUTES
 
 
 def main(init_fd: int, listen_fds: list[int]) -> None:
     """Serve on the sockets given until SIGTERM, or until init, at the other end of `init_fd`, is gone."""
     logging.basicConfig(level=logging.INFO, format="sbxguest: %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    # It logs every WebSocket with its query string.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     kernel.close_memory()
     kernel.set_oom_score(_OOM_SCORE)
     init = InitClient(init_fd)
@@ -51,7 +55,7 @@ async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets:
     _make_workdir(state)
     guest = Guest(state, jobs)
     filepool.journal_of(guest)  # removes what a killed server left of its uploads
-    servers = [_server(App(guest, _app_routes()))]
+    servers = [_server(App(guest, _app_routes(), _SOCKET_ROUTES))]
     if len(sockets) > 1:
         servers.append(_server(App(guest, hooks.ROUTES)))
     init.on_lost = _stop
@@ -82,6 +86,11 @@ def _server(app: App) -> _Server:
         uvicorn.Config(
             app,
             http="httptools",
+            # A peer's silence is no sign of its death while data is on its way to it; the streams have heartbeats.
+            ws_ping_interval=None,
+            ws_ping_timeout=None,
+            ws_per_message_deflate=False,
+            ws_max_size=wire.MAX_MESSAGE_BYTES,
             ws=_websocket_protocol,  # type: ignore[arg-type]  # a factory, so that websockets is imported on first use
             lifespan="off",
             interface="asgi3",

@@ -3,6 +3,13 @@
 A frame is a 16-byte head and a payload: type u8, channel u8, reserved u16, payload length u32, cursor u64, all
 big-endian. A cursor is a byte offset in the job's one log, over all channels. Receivers skip types they do not know;
 fields are only ever added.
+
+Over `WS /v2/jobs/{id}/attach?cursor=&writer=&hold=1&boot=` both ends send frames, one or more whole ones in each binary
+message. The guest sends JOB, then what the log's stream has (DATA, GAP, HEARTBEAT, last EXIT), and ACK and ERROR in
+between. The client sends STDIN, EOF, SIGNAL, RESIZE and TAKEN. The cursor of STDIN, EOF and ACK is an offset in the
+input of this `writer`, a name the client makes up and keeps when it connects again: JOB says as `accepted` how far the
+guest has come, and what is sent again from before is not written twice. A client keeps what is not acknowledged, and no
+more than `INPUT_WINDOW_BYTES` of it may be under way. Who reads slowly gets GAP; who goes away only stops looking.
 """
 
 from __future__ import annotations
@@ -14,7 +21,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 GENERATION = 2
-FEATURES = ("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "files", "files.tar", "metrics", "v1")
+FEATURES = ("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "jobs.attach", "files", "files.tar", "metrics", "v1")
 
 BOOT_HEADER = "x-sbx-boot"
 # On every error the guest itself answers with, so that it is told from one of the proxy before it.
@@ -29,6 +36,9 @@ HEAD_BYTES = 64 * KIB
 RINGS_TOTAL_BYTES = 64 * MIB
 MAX_PAYLOAD_BYTES = MIB
 MAX_INLINE_OUTPUT_BYTES = MIB
+# Of one client's input on its way; more is refused with ERROR.
+INPUT_WINDOW_BYTES = 256 * KIB
+MAX_MESSAGE_BYTES = 2 * MIB
 MAX_SPEC_BYTES = 4 * MIB
 MAX_WAIT_S = 25.0
 HEARTBEAT_S = 15.0
@@ -40,13 +50,28 @@ HEAD_SIZE_BYTES = _HEAD.size
 
 
 class FrameType(IntEnum):
-    """What a frame says."""
+    """What a frame says. From 16 on they go from the client to the guest."""
 
     JOB = 1
     DATA = 2
     GAP = 3
     HEARTBEAT = 4
     EXIT = 5
+    # The input before the cursor was written.
+    ACK = 6
+    # JSON {code, message, hint, details}: what the client sent last was refused; the connection goes on.
+    ERROR = 7
+
+    # Input that begins at the cursor.
+    STDIN = 16
+    # The input ends at the cursor; at a terminal, the end-of-file character is typed.
+    EOF = 17
+    # JSON {sig, to}, as for `…/signal`.
+    SIGNAL = 18
+    # JSON {cols, rows}.
+    RESIZE = 19
+    # The client has the log up to the cursor: lets a `hold` job go on, if the client attached with `hold=1`.
+    TAKEN = 20
 
 
 class Channel(IntEnum):
@@ -108,6 +133,19 @@ def gap_end(frame: Frame) -> int:
     if len(frame.payload) != 8 or end < frame.cursor:
         raise BadFrame("a GAP frame must hold the cursor it ends at")
     return end
+
+
+def decode_message(data: bytes) -> list[Frame]:
+    """The frames of one message.
+
+    Raises:
+        BadFrame: It holds something else.
+    """
+    decoder = FrameDecoder()
+    frames = list(decoder.feed(data))
+    if not decoder.is_between_frames:
+        raise BadFrame("a message must hold whole frames")
+    return frames
 
 
 def payload_json(frame: Frame) -> dict[str, object]:

@@ -37,7 +37,7 @@ CATCH_ALLS = {
     "src/sbxtui/localcloud/endpoints.py": "one broken connection must not end the endpoint",
     "src/sbxtui/localcloud/keeper.py": "the keeper outlives what a runtime does to it",
     "src/sbxtui/localcloud/runtimes/launch.py": "between fork and exec nothing may return into the caller's copy",
-    "guest/sbxguest/app.py": "a request handler answers 500 and serves the next one",
+    "guest/sbxguest/asgi.py": "a request handler answers 500 and serves the next one",
     "guest/sbxguest/shim.py": "a forked copy of init must never go on as init",
 }
 

@@ -52,5 +52,5 @@ async def test_a_websocket_nobody_serves_is_refused(guest: GuestProcess) -> None
         b"GET /v2/nothing HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
     )
-    assert (await _raw(guest, head)).startswith(b"HTTP/1.1 403")
+    assert (await _raw(guest, head)).startswith(b"HTTP/1.1 404")
     assert (await _raw(guest, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 200")

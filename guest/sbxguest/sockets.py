@@ -1,0 +1,67 @@
+"""The guest's WebSockets: a route, a connection."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from sbxguest.app import Disconnected, Receive, Request, Response, Send
+
+
+class WebSocket:
+    """One connection; the App closes it when its handler returns."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self.is_accepted = False
+
+    async def accept(self) -> None:
+        """Take the connection."""
+        await self._receive()
+        self.is_accepted = True
+        await self._send({"type": "websocket.accept"})
+
+    async def receive(self) -> bytes | None:
+        """The next binary message; a text message counts as an empty one. None when the client has gone."""
+        message = await self._receive()
+        return None if message["type"] == "websocket.disconnect" else message.get("bytes") or b""
+
+    async def send(self, data: bytes) -> None:
+        """Send one binary message; waits while the client reads nothing.
+
+        Raises:
+            Disconnected: The client has gone.
+        """
+        try:
+            await self._send({"type": "websocket.send", "bytes": data})
+        except OSError as exc:
+            raise Disconnected from exc
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Close it; harmless on one that is closed."""
+        with contextlib.suppress(OSError, RuntimeError):
+            await self._send({"type": "websocket.close", "code": code, "reason": reason})
+
+    async def refuse(self, answer: Response) -> None:
+        """Answer the handshake with an error instead."""
+        await self._receive()
+        headers = [(b"content-type", answer.content_type.encode())]
+        headers += [(name.encode(), value.encode()) for name, value in answer.headers]
+        start = {"type": "websocket.http.response.start", "status": answer.status, "headers": headers}
+        with contextlib.suppress(OSError):
+            await self._send(start)
+            await self._send({"type": "websocket.http.response.body", "body": answer.body})
+
+
+SocketHandler = Callable[[Request, WebSocket], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRoute:
+    """A path to a handler of WebSockets, which raises WireError before it accepts to refuse one."""
+
+    path: str
+    handler: SocketHandler
+    method: str = "WEBSOCKET"
