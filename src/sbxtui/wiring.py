@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sbxtui.services.launch import Launcher
     from sbxtui.services.oneshot import OneShots
     from sbxtui.services.planes import ControlPlanes
+    from sbxtui.services.reasons import Reasons
     from sbxtui.services.sandboxes import Sandboxes
     from sbxtui.services.tokens import TokenService
     from sbxtui.services.watch import Watch
@@ -115,7 +116,14 @@ class Services:
         """Lists of sandboxes."""
         from sbxtui.services.inventory import Inventories
 
-        return Inventories(self.settings.home, self.planes, self.registry)
+        return Inventories(self.settings.home, self.planes, self.registry, self.reasons)
+
+    @cached_property
+    def reasons(self) -> Reasons:
+        """Why sandboxes ended, and what was killed in them."""
+        from sbxtui.services.reasons import Reasons
+
+        return Reasons(self.settings.home, self.registry)
 
     @cached_property
     def tokens(self) -> TokenService:

@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 from sbxtui.core.errors import GuestUnreachable, UsageError
+from sbxtui.core.kills import Kill
 from sbxtui.localcloud.keeper_client import dial_bridge
 from sbxtui.localcloud.keeper_control import Client, Control
 from sbxtui.localcloud.keeper_log import GuestLog
 from sbxtui.localcloud.keeper_place import lock_keeper, remove_trees, take_uid
-from sbxtui.localcloud.spec import KeeperState, KeeperStatus, Kill, SandboxSpec
+from sbxtui.localcloud.spec import KeeperState, KeeperStatus, SandboxSpec
 from sbxtui.localcloud.treewalk import usage_of
 
 

@@ -189,10 +189,13 @@ def test_without_auto_resume_a_suspended_sandbox_answers_502_and_stays_suspended
     endpoint.client.terminate_microvm(microvmIdentifier=endpoint.id)
 
 
-@pytest.mark.parametrize("policy", [idle(60, 0), idle(60, 30)])
-def test_the_idle_policy_ends_a_sandbox(fast: LocalCloud, policy: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("policy", "reason"), [(idle(60, 0), "60 s without traffic"), (idle(60, 30), "30 s suspended")]
+)
+def test_the_idle_policy_ends_a_sandbox_and_says_so(fast: LocalCloud, policy: dict[str, Any], reason: str) -> None:
     endpoint = run_sandbox(fast, idlePolicy=policy)
-    assert wait_for_state(endpoint.client, endpoint.id, "TERMINATED")["stateReason"] == "Success."
+    ended = wait_for_state(endpoint.client, endpoint.id, "TERMINATED")
+    assert ended["stateReason"] == f"Success. Ended after {reason}."
 
 
 @pytest.mark.slow
@@ -201,6 +204,7 @@ def test_the_maximum_duration_ends_a_sandbox_suspended_or_not(fast: LocalCloud) 
     endpoint.client.suspend_microvm(microvmIdentifier=endpoint.id)
     ended = wait_for_state(endpoint.client, endpoint.id, "TERMINATED", timeout_s=60)
     assert (ended["terminatedAt"] - ended["startedAt"]).total_seconds() >= 120 / float(SCALE)
+    assert ended["stateReason"] == "Success. Ended by its maximum duration of 120 s."
 
 
 @pytest.mark.slow

@@ -247,3 +247,20 @@ def test_events_tell_who_did_what_and_keep_private_values_out(registry: Registry
     ]
     assert "hunter2" not in repr(events)
     assert "private" not in repr(events)
+
+
+def test_what_many_processes_saw_is_noted_once(registry: Registry, store: Store) -> None:
+    row = registry.adopt("local", "calm-otter", record("microvm-1"), actor="test")
+    for _ in range(3):
+        noted = registry.note(row, {"ended": "it did"}, kind="sandbox.ended", notes=[{"reason": "it did"}], actor="x")
+    assert noted.facts["ended"] == "it did"
+    assert [event.kind for event in Events(store).list()].count("sandbox.ended") == 1
+
+
+def test_what_was_seen_of_a_removed_sandbox_is_not_noted_of_its_successor(registry: Registry, store: Store) -> None:
+    row = registry.adopt("local", "calm-otter", record("microvm-1"), actor="test")
+    registry.remove("local", "calm-otter", actor="test")
+    registry.adopt("local", "calm-otter", record("microvm-2"), actor="test")
+    registry.note(row, {"ended": "it did"}, kind="sandbox.ended", notes=[{}], actor="x")
+    assert "ended" not in registry.get("local", "calm-otter").facts
+    assert [event.kind for event in Events(store).list()].count("sandbox.ended") == 0

@@ -12,13 +12,13 @@ from sbxtui.cli.call import Call
 from sbxtui.cli.envfile import read_env_file
 from sbxtui.cli.interrupts import Interrupts
 from sbxtui.cli.jobs import find_job
+from sbxtui.cli.killed import KILLED, KillWatch
 from sbxtui.cli.stdin import read_stdin
 from sbxtui.core.errors import CommandTimedOut, SbxError, Unsupported, UsageError
 from sbxtui.core.jobs import Job
 from sbxtui.core.model import ExecResult
 from sbxtui.services.jobs import Command, OnOutput
 
-_KILLED = 128 + 9
 _NOT_STARTED = (126, 127)
 _LEAVE_S = 5.0
 
@@ -29,11 +29,13 @@ async def exec_(call: Call) -> int:
     row = await call.services.sandboxes.find(call.args.sandbox)
     if call.args.detach:
         return _begun(call, await call.services.jobs.start(row, command, has_stdin=call.args.stdin))
+    watch = KillWatch(call, row)
     with interrupts(call) as presses:
         result = await call.services.jobs.exec(
             row, command, stdin=stdin_of(call), on_output=writer_of(call), on_started=presses.job_started
         )
-    return finish(call, result)
+        killed = await watch.words(result)
+    return finish(call, result, killed=killed)
 
 
 async def attach(call: Call) -> int:
@@ -94,16 +96,17 @@ def writer_of(call: Call) -> OnOutput | None:
     return write
 
 
-def finish(call: Call, result: ExecResult) -> int:
-    """Show what is left to show; returns the exit code."""
+def finish(call: Call, result: ExecResult, *, killed: str = "") -> int:
+    """Show what is left to show, and `killed`: what its sandbox's watchdog told of it. Returns the exit code."""
     if call.out.is_json:
         call.out.json(show.exec_json(result))
     if result.truncated:
         call.out.note("note: the guest could not keep all output; a part of it is missing")
     if result.lingering:
         call.out.note("note: the command ended, but something it started still runs and holds its output open")
-    if result.exit_code == _KILLED and not result.timed_out:
-        call.out.note("note: killed with signal 9, as happens to what goes over the limits of its sandbox")
+    if result.exit_code == KILLED and not result.timed_out:
+        guess = "killed with signal 9, as happens to what goes over the limits of its sandbox"
+        call.out.note(f"note: {killed or guess}")
     if result.timed_out:
         timeout = getattr(call.args, "timeout", None)
         limit = f"{timeout:g} s" if timeout else "its limit"

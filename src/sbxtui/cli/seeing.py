@@ -19,6 +19,8 @@ async def events(call: Call) -> int:
     if call.args.tail < 0:
         raise UsageError(f"--tail {call.args.tail} is not possible", hint="0 or more")
     subject = await _subject(call)
+    rows = await asyncio.to_thread(call.services.registry.list, call.services.context.name)
+    await call.services.reasons.note_kills(call.services.context, rows)
     log = call.services.events
     newest = await asyncio.to_thread(log.latest_seq)
     _print(call, log.tail(call.args.tail, subject=subject) if call.args.tail else [])

@@ -13,6 +13,7 @@ from sbxtui.services.targets import Outcome
 
 JOB_COLUMNS = ("JOB", "SANDBOX", "STATE", "AGE", "BY", "COMMAND")
 _SHORT_ID = 12
+_REASON_WIDTH = 60
 SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ID")
 
 
@@ -40,7 +41,9 @@ def sandbox_json(sandbox: Sandbox) -> dict[str, object]:
 
 def sandbox_row(sandbox: Sandbox) -> tuple[str, ...]:
     """A sandbox's cells for `SANDBOX_COLUMNS`."""
-    state = f"{sandbox.state.value.lower()}" + (f" ({sandbox.state_reason})" if sandbox.state_reason else "")
+    # The whole reason is in `inspect` and under `--json`.
+    reason = harmless_line(sandbox.state_reason, limit=_REASON_WIDTH)
+    state = sandbox.state.value.lower() + (f" ({reason})" if reason else "")
     return (
         sandbox.name or "(untracked)",
         state,

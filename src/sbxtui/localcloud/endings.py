@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sbxtui.core.kills import FILE_NAME, Kills
 from sbxtui.core.model import SandboxState
 from sbxtui.localcloud.spec import ExitInfo, read_exit
 
@@ -16,9 +17,18 @@ def exit_reason(info: ExitInfo) -> str:
         case "keeper-died":
             return _KEEPER_GONE
         case "limit":
-            return f"Container Stopped with Exit Code: {info.exit_code} (the guest went over a limit of the sandbox)"
+            limit = info.limit or "a limit of the sandbox"
+            return f"Container Stopped with Exit Code: {info.exit_code} (the guest was killed: {limit})"
         case _:
             return f"Container Stopped with Exit Code: {info.exit_code}"
+
+
+def reason_while_alive(sandbox_dir: Path) -> str:
+    """Of one that lives: the last that was killed in it for a limit; nothing while all is well."""
+    try:
+        return Kills.from_json((sandbox_dir / FILE_NAME).read_bytes()).words
+    except (OSError, ValueError):
+        return ""
 
 
 def reason_without_keeper(state: SandboxState, sandbox_dir: Path) -> str:

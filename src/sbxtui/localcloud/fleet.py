@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import SandboxState
 from sbxtui.localcloud import faults
+from sbxtui.localcloud.endings import reason_while_alive
 from sbxtui.localcloud.idle import Clock, Due, Step, next_due
 from sbxtui.localcloud.launches import check_launch, fingerprint, new_record
 from sbxtui.localcloud.records import Record
@@ -107,6 +108,18 @@ class Fleet:
         if member is None:
             raise faults.not_found(f"MicroVM not found: {sandbox_id}", "MicroVM", sandbox_id)
         return member.vm
+
+    async def seen(self, sandbox_id: str) -> Record:
+        """A sandbox's record; the reason of one that lives is what was last killed in it.
+
+        Raises:
+            Fault: 404.
+        """
+        record = self.get(sandbox_id).record
+        if record.state_reason or record.state.is_gone:
+            return record
+        reason = await asyncio.to_thread(reason_while_alive, self._world.sandbox_dir(sandbox_id))
+        return record.with_changes(state_reason=reason)
 
     def records(self) -> list[Record]:
         """All sandboxes, newest first, gone ones included."""
@@ -232,7 +245,7 @@ class Fleet:
                 if due.step is Step.PRUNE:
                     await self._forget(member)
                     return
-                await self._step(member, due.step)
+                await self._step(member, due)
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(due.in_s if due else None):
@@ -247,17 +260,17 @@ class Fleet:
         )
         return next_due(member.vm.record, clock)
 
-    async def _step(self, member: _Member, step: Step) -> None:
+    async def _step(self, member: _Member, due: Due) -> None:
         try:
-            if step is Step.SUSPEND:
+            if due.step is Step.SUSPEND:
                 await member.vm.suspend(if_idle_s=_idle_window_s(member.vm.record) / self._world.time_scale)
-            elif step is Step.TERMINATE:
-                await member.vm.terminate()
+            elif due.step is Step.TERMINATE:
+                await member.vm.terminate(due.reason)
             elif member.endpoint is not None:
                 await member.endpoint.close()
                 member.endpoint = None
         except (faults.Fault, SbxError, OSError) as exc:
-            log.warning("%s: could not %s: %s", member.vm.record.id, step, exc)
+            log.warning("%s: could not %s: %s", member.vm.record.id, due.step, exc)
             await asyncio.sleep(_RETRY_STEP_S)
 
     async def _forget(self, member: _Member) -> None:

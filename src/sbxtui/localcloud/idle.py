@@ -5,7 +5,7 @@ Windows are the platform's seconds divided by the time scale. Idle means no byte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
@@ -28,10 +28,11 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The next step and the seconds until it; zero or less: now."""
+    """The next step and the seconds until it; zero or less: now. `reason` is an end's `stateReason`."""
 
     step: Step
     in_s: float
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,12 @@ def _idle_due(record: Record, clock: Clock) -> Due | None:
         case SandboxState.RUNNING:
             # A suspended life of zero seconds means: end it instead of suspending it.
             step = Step.SUSPEND if record.idle.suspended_s > 0 else Step.TERMINATE
-            return Due(step, clock.until_idle(record.idle.max_idle_s))
+            reason = f"Success. Ended after {record.idle.max_idle_s} s without traffic."
+            return Due(step, clock.until_idle(record.idle.max_idle_s), reason)
         case SandboxState.SUSPENDED:
             since = record.suspended_at or record.started_at
-            return Due(Step.TERMINATE, clock.until(since, record.idle.suspended_s))
+            reason = f"Success. Ended after {record.idle.suspended_s} s suspended."
+            return Due(Step.TERMINATE, clock.until(since, record.idle.suspended_s), reason)
         case (
             SandboxState.PENDING
             | SandboxState.SUSPENDING
@@ -84,7 +87,8 @@ def _idle_due(record: Record, clock: Clock) -> Due | None:
 def _cap_due(record: Record, clock: Clock) -> Due | None:
     if record.max_duration_s is None or record.state.is_gone:
         return None
-    return Due(Step.TERMINATE, clock.until(record.started_at, record.max_duration_s))
+    reason = f"Success. Ended by its maximum duration of {record.max_duration_s} s."
+    return Due(Step.TERMINATE, clock.until(record.started_at, record.max_duration_s), reason)
 
 
 def _end_due(record: Record, clock: Clock) -> Due | None:

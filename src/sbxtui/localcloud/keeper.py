@@ -25,7 +25,7 @@ from sbxtui.core.errors import SbxError
 from sbxtui.core.text import iso
 from sbxtui.localcloud.cgroups import Cgroup, folder_of
 from sbxtui.localcloud.keeper_control import Client, Control
-from sbxtui.localcloud.keeper_end import EndRecord, say
+from sbxtui.localcloud.keeper_end import EndRecord, limit_of_end, say, write_kills
 from sbxtui.localcloud.keeper_log import GuestLog
 from sbxtui.localcloud.keeper_place import (
     GUEST_FOLDERS,
@@ -69,6 +69,7 @@ class Keeper:
         self._watchdog: Watchdog | None = None
         self._uid: DroppedUid | None = None
         self._stopped: set[int] = set()
+        self._kills_noted = 0
         self._end_record = EndRecord(spec)
         self._reason: Reason = ""
         self._problem = ""
@@ -160,6 +161,7 @@ class Keeper:
         pause_s = TICK_S
         if self._state is KeeperState.RUNNING and self._watchdog is not None:
             self._watchdog.tick()
+            self._kills_noted = write_kills(self._spec, self._watchdog, self._kills_noted)
             pause_s = self._watchdog.pause_s
         self._tick_at = now + pause_s
 
@@ -186,12 +188,17 @@ class Keeper:
         if self._state is KeeperState.STARTING and not self._reason:
             self._reason, self._problem = "start-failed", f"the guest ended with exit code {code} before it answered"
         self._state = KeeperState.EXITED
+        limit = limit_of_end(self._watchdog, code, self._reason)
+        self._reason = "limit" if limit else self._reason
+        if self._watchdog is not None:
+            self._kills_noted = write_kills(self._spec, self._watchdog, self._kills_noted)
         self._end_record.write(
             ExitInfo(
                 exit_code=code,
                 signal=code - 128 if 128 < code < 128 + signal.NSIG else 0,
                 reason=self._reason or "exited",
                 at=iso(datetime.now(UTC)),
+                limit=limit,
             )
         )
 

@@ -61,7 +61,7 @@ class Api:
         return as_details(await self._fleet.run(params))
 
     async def _get(self, params: Params) -> dict[str, Any]:
-        return as_details(self._fleet.get(params["microvmIdentifier"]).record)
+        return as_details(await self._fleet.seen(params["microvmIdentifier"]))
 
     async def _list(self, params: Params) -> dict[str, Any]:
         records = self._fleet.records()

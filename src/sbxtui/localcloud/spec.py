@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sbxtui.core.errors import UsageError
+from sbxtui.core.kills import Kill
 
 MIN_MEMORY_MIB = 64
 MIN_PIDS = 16
@@ -154,27 +155,14 @@ class ExitInfo:
     """How a sandbox ended. `exit_code` is 128+n when signal n ended the guest's main process.
 
     `reason` is `terminated` (asked for), `exited` (the guest ended itself), `start-failed`, `limit` (the guest
-    itself had to be killed for one), or `keeper-died`.
+    itself had to be killed for one), or `keeper-died`. `limit` says in words which limit that was.
     """
 
     exit_code: int
     signal: int
     reason: str
     at: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """A process or job that went over a limit (`memory`, `pids`, `disk`) and was killed.
-
-    `at` is ISO-8601 UTC. `pid` is 0 and `command` empty where the kernel killed what nobody had seen before."""
-
-    at: str
-    limit: str
-    pid: int
-    command: str
-    used: int
-    allowed: int
+    limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

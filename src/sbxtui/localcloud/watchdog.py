@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sbxtui.core.kills import Kill
 from sbxtui.core.text import harmless_line, iso
 from sbxtui.localcloud.cgroups import Cgroup
 from sbxtui.localcloud.keeper_place import remove_trees
@@ -31,7 +32,6 @@ from sbxtui.localcloud.keeper_processes import (
     written_bytes,
 )
 from sbxtui.localcloud.limits import Limits
-from sbxtui.localcloud.spec import Kill
 from sbxtui.localcloud.treewalk import INODE_BYTES, usage_of
 
 TICK_S = 0.1
@@ -116,6 +116,12 @@ class Watchdog:
         self._watch_pids(processes, jobs)
         self._watch_disk(processes, jobs)
         self._watch_control_dir(jobs)
+
+    def note_end(self) -> bool:
+        """Look once more, after the sandbox ended: whether the kernel killed something in it since the last tick."""
+        count = self.kill_count
+        self._note_oom_kills({})
+        return self.kill_count > count
 
     def _processes(self) -> dict[int, Process]:
         return {pid: p for pid, p in descendants(self.watched.root).items() if p.is_alive}

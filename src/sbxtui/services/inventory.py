@@ -7,11 +7,12 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sbxtui.control.api import ControlApi
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import (
     Context,
@@ -25,6 +26,7 @@ from sbxtui.core.model import (
 )
 from sbxtui.home import Home
 from sbxtui.services.planes import ControlPlanes
+from sbxtui.services.reasons import ENDED, Reasons
 from sbxtui.store.registry import Registry
 
 # A listing may not show yet what was launched a moment ago.
@@ -44,10 +46,11 @@ class Inventory:
 class Inventories:
     """Lists the sandboxes of contexts, live or as last seen."""
 
-    def __init__(self, home: Home, planes: ControlPlanes, registry: Registry) -> None:
+    def __init__(self, home: Home, planes: ControlPlanes, registry: Registry, reasons: Reasons) -> None:
         self._home = home
         self._planes = planes
         self._registry = registry
+        self._reasons = reasons
 
     async def live(self, context: Context) -> Inventory:
         """Ask the control plane. When that fails, the tracked rows come back with state UNKNOWN and the error."""
@@ -63,7 +66,8 @@ class Inventories:
         except SbxError as exc:
             return Inventory(context, tuple(_unseen(row) for row in rows), None, exc)
         seen_at = datetime.now(UTC)
-        inventory = Inventory(context, tuple(_joined(context, rows, listings, seen_at)), seen_at)
+        sandboxes = _joined(context, rows, listings, seen_at)
+        inventory = Inventory(context, tuple(await self._with_reasons(context, plane, rows, sandboxes)), seen_at)
         await asyncio.to_thread(_save, self._cache_file(context), inventory)
         return inventory
 
@@ -75,6 +79,24 @@ class Inventories:
         seen_at, states = _load(self._cache_file(context))
         rows = self._registry.list(context.name)
         return Inventory(context, tuple(_remembered(row, states, seen_at) for row in rows), seen_at)
+
+    async def _with_reasons(
+        self, context: Context, plane: ControlApi, rows: Sequence[Registration], sandboxes: Sequence[Sandbox]
+    ) -> list[Sandbox]:
+        """The same sandboxes with why they ended, or what was killed in them while they live."""
+        gone = {one.id for one in sandboxes if one.state is SandboxState.TERMINATED and one.is_tracked}
+        noted = {row.name: row for row in await self._reasons.note_kills(context, rows)}
+        noted |= await self._reasons.note_ends(plane, [row for row in noted.values() if row.id in gone])
+        return [self._with_reason(context, one, noted.get(one.name)) for one in sandboxes]
+
+    def _with_reason(self, context: Context, sandbox: Sandbox, row: Registration | None) -> Sandbox:
+        if row is None:
+            return sandbox
+        if sandbox.state.is_gone:
+            reason = str(row.facts.get(ENDED) or sandbox.state_reason)
+        else:
+            reason = sandbox.state_reason or self._reasons.kills(context, sandbox.id).words
+        return replace(sandbox, state_reason=reason, facts=row.facts)
 
     def _cache_file(self, context: Context) -> Path:
         return self._home.cache_dir / "states" / f"{context.name}.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sbxtui.core.errors import Conflict, NameTaken, SandboxNotFound
@@ -272,6 +272,42 @@ class Registry:
             SandboxNotFound: There is no such name.
         """
         return self._change(context, name, "facts", dict(changes), actor, is_merge=True)
+
+    def note(
+        self,
+        row: Registration,
+        facts: Mapping[str, object],
+        *,
+        kind: str,
+        notes: Sequence[Mapping[str, object]],
+        actor: str,
+    ) -> Registration:
+        """Write down what was seen of a sandbox, with one event for each of `notes`.
+
+        However many processes see it, it is written down once: whoever comes late changes nothing.
+
+        Args:
+            row: As it was before that was seen.
+            facts: What its facts become.
+            kind: Of the events.
+            notes: JSON-safe facts of each event.
+            actor: Who did what was seen.
+
+        Returns:
+            The row as it is now; as it was on a full disk.
+        """
+        with self._store.best_effort("an event"), self._store.transaction() as transaction:
+            found = rows.row(transaction, row.context, row.name)
+            if found is None or found.id != row.id:
+                return row
+            if any(found.facts.get(key) != row.facts.get(key) for key in facts):
+                return found
+            noted = replace(found, facts={**found.facts, **facts})
+            _update(transaction, noted)
+            for data in notes:
+                _log(transaction, noted, kind, actor, {"id": row.id, **data})
+            return noted
+        return row
 
     def dead_launches(self, context: str | None = None) -> builtins.list[Registration]:
         """Rows still LAUNCHING whose launching process no longer runs; `take_over` one before replaying it."""

@@ -18,7 +18,7 @@ from sbxtui.tui.words import network_text, shown_name, size_text, state_text, st
 
 _LABEL_WIDTH = 11
 # Shown by rows of their own, or private: a launch may hold environment variables.
-_KNOWN_FACTS = frozenset({"network", "memory_mib", "guest_version", "isolation", "launch"})
+_KNOWN_FACTS = frozenset({"network", "memory_mib", "guest_version", "isolation", "launch", "ended", "kills_noted"})
 
 
 class OverviewTab(VerticalScroll, can_focus=True):
