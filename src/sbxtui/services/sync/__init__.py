@@ -1,0 +1,1 @@
+"""A local folder and a folder of a sandbox, kept equal without ever losing bytes that somebody wrote."""

@@ -1,0 +1,93 @@
+"""When a plan must not be carried out: what looks like a lost folder, another sandbox or a broken listing.
+
+A halt changes nothing on either side and forgets nothing; a person decides what is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sbxtui.services.sync.model import Entry, Listing, Op, Path, Plan, Side
+
+_MIN_LOCAL_DELETES = 50
+_MAX_LOCAL_DELETES_SHARE = 0.25
+_MIN_ENTRIES_TO_EMPTY = 2
+_MAX_UNKNOWN_SHARE = 0.01
+_MIN_UNKNOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """What tells a side's root from another one at the same place; empty when nothing is there.
+
+    Attributes:
+        local: Device and inode of the folder.
+        guest: The guest's id and epoch, and its folder's device and inode: a sandbox made anew differs.
+    """
+
+    local: str
+    guest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """One reason to stop. `code` is for programs, `words` say what was seen and what is the danger."""
+
+    code: str
+    words: str
+
+
+def find_halts(
+    base: Mapping[Path, Entry], local: Listing, guest: Listing, planned: Plan, *, agreed: Roots | None, now: Roots
+) -> tuple[Halt, ...]:
+    """Why `planned` must not be carried out; empty when it may.
+
+    Args:
+        base: What both sides last agreed on.
+        local: This machine's folder.
+        guest: The sandbox's.
+        planned: Made from these.
+        agreed: The roots `base` belongs to; None at first contact.
+        now: The roots that were listed.
+    """
+    return tuple(
+        [
+            *_other_roots(agreed, now),
+            *_listings(Side.LOCAL, "this machine's folder", base, local),
+            *_listings(Side.GUEST, "the sandbox's folder", base, guest),
+            *_too_many_deletes(base, planned),
+        ]
+    )
+
+
+def _other_roots(agreed: Roots | None, now: Roots) -> Iterator[Halt]:
+    for place, was, found in (
+        ("local", agreed.local if agreed else "", now.local),
+        ("guest", agreed.guest if agreed else "", now.guest),
+    ):
+        name = "this machine's folder" if place == "local" else "the sandbox's folder"
+        if not found:
+            yield Halt(f"{place}_root_missing", f"{name} is not there any more, or is no folder")
+        elif was and was != found:
+            yield Halt(f"{place}_root_replaced", f"{name} is another one than the one that was synced")
+
+
+def _listings(side: Side, name: str, base: Mapping[Path, Entry], listing: Listing) -> Iterator[Halt]:
+    if not listing.is_complete:
+        yield Halt(f"{side.value}_listing_incomplete", f"{name} could not be listed to its end")
+        return
+    if len(base) >= _MIN_ENTRIES_TO_EMPTY and not (listing.entries or listing.unknown or listing.ignored):
+        yield Halt(f"{side.value}_emptied", f"{name} is empty, and {len(base)} entries were in it")
+    known = len(listing.entries)
+    if len(listing.unknown) > max(_MIN_UNKNOWN, known * _MAX_UNKNOWN_SHARE):
+        yield Halt(f"{side.value}_unreadable", f"{len(listing.unknown)} entries of {name} cannot be read")
+
+
+def _too_many_deletes(base: Mapping[Path, Entry], planned: Plan) -> Iterator[Halt]:
+    """Only towards this machine: what was deleted here was deleted by its owner, and the listing proved it."""
+    gone = sum(change.side is Side.LOCAL and change.op in (Op.DELETE, Op.RMDIR) for change in planned.changes)
+    if gone > max(_MIN_LOCAL_DELETES, len(base) * _MAX_LOCAL_DELETES_SHARE):
+        yield Halt(
+            "many_local_deletes", f"the sandbox deleted {gone} of the {len(base)} entries of this machine's folder"
+        )

@@ -1,0 +1,241 @@
+"""The three-way planner: what both sides last agreed on, what each has now, and so what is to be done.
+
+Pure. It decides each path by itself first, then makes the decisions fit together as trees, then turns what each side
+shall have into steps. Every rule errs on the side of keeping bytes: an edit beats a deletion, two edits are a conflict
+that changes neither, a folder goes only when nothing is left in it, and a path nobody can tell about is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sbxtui.services.sync.model import (
+    DIR,
+    Change,
+    Difference,
+    Entry,
+    Listing,
+    Mode,
+    Op,
+    Path,
+    Plan,
+    Side,
+    ancestors,
+    parent_of,
+    tree_key,
+)
+
+Base = Mapping[Path, Entry]
+
+
+def plan(base: Base, local: Listing, guest: Listing, mode: Mode) -> Plan:
+    """What makes the two sides agree.
+
+    Args:
+        base: What both had when they last agreed; empty at first contact, and then nothing is ever deleted.
+        local: This machine's folder.
+        guest: The sandbox's.
+        mode: Which way changes go.
+
+    Returns:
+        The plan; for a listing that is not complete an empty one. It changes this machine only in `TWO_WAY`.
+    """
+    if not (local.is_complete and guest.is_complete):
+        return Plan()
+    return _Planner(base, local, guest, mode).plan()
+
+
+@dataclass(slots=True)
+class _Node:
+    """One path: what stands there, and what shall."""
+
+    path: Path
+    base: Entry | None
+    local: Entry | None
+    guest: Entry | None
+    local_goal: Entry | None = None
+    guest_goal: Entry | None = None
+    is_conflict: bool = False
+    is_frozen: bool = False
+    is_survivor: bool = False
+    is_kept: bool = False
+
+    def freeze(self) -> None:
+        """Leave both sides as they are."""
+        self.local_goal, self.guest_goal = self.local, self.guest
+        self.is_frozen, self.is_survivor, self.is_kept = True, False, False
+
+    @property
+    def difference(self) -> Difference:
+        """As it is told to people."""
+        return Difference(self.path, self.base, self.local, self.guest)
+
+
+@dataclass(slots=True)
+class _Planner:
+    base: Base
+    local: Listing
+    guest: Listing
+    mode: Mode
+    agreed: dict[Path, Entry | None] = field(default_factory=dict)
+
+    def plan(self) -> Plan:
+        nodes = sorted(self._nodes(), key=lambda node: tree_key(node.path))
+        for node in nodes:
+            _decide(node, self.mode)
+        self._fit_together(nodes)
+        _freeze_below_conflicts(nodes)
+        self._note_agreement(nodes)
+        open_nodes = [node for node in nodes if not node.is_frozen and node.local_goal != node.guest_goal]
+        return Plan(
+            changes=(*_steps(Side.GUEST, nodes), *_steps(Side.LOCAL, nodes)),
+            agreed=self.agreed,
+            conflicts=tuple(node.difference for node in nodes if node.is_conflict),
+            guest_changes=tuple(node.difference for node in open_nodes if not node.is_kept),
+            survivors=tuple(node.path for node in nodes if node.is_survivor),
+            kept_dirs=tuple(node.path for node in nodes if node.is_kept),
+        )
+
+    def _nodes(self) -> Iterator[_Node]:
+        """Every path on which anything differs; what is equal everywhere has its folders on both sides, too."""
+        ignored = self.local.ignored | self.guest.ignored
+        unknown = self.local.unknown | self.guest.unknown
+        base, local, guest = self.base, self.local.entries, self.guest.entries
+        for path in base.keys() | local.keys() | guest.keys():
+            was, here, there = base.get(path), local.get(path), guest.get(path)
+            if was == here == there:
+                continue
+            if not ignored.isdisjoint(ancestors(path)):
+                if was is not None:
+                    self.agreed[path] = None
+            elif unknown.isdisjoint(ancestors(path)):
+                yield _Node(path, was, here, there)
+
+    def _fit_together(self, nodes: list[_Node]) -> None:
+        """From the leaves up: what stays somewhere needs folders above it, and nothing stands below a file."""
+        holds = {
+            Side.LOCAL: _parents_of_what_is_left_alone(self.local, self.guest),
+            Side.GUEST: _parents_of_what_is_left_alone(self.guest, self.local),
+        }
+        for node in reversed(nodes):
+            is_held = {side: node.path in paths for side, paths in holds.items()}
+            if _would_stand_below_a_file(node, is_held):
+                node.freeze()
+                node.is_conflict = True
+            elif not node.is_conflict:
+                _keep_as_folder(node, is_held)
+            if node.local_goal is not None:
+                holds[Side.LOCAL].add(parent_of(node.path))
+            if node.guest_goal is not None:
+                holds[Side.GUEST].add(parent_of(node.path))
+
+    def _note_agreement(self, nodes: Iterable[_Node]) -> None:
+        for node in nodes:
+            is_agreed = node.local == node.guest == node.local_goal == node.guest_goal
+            if is_agreed and node.base != node.local:
+                self.agreed[node.path] = node.local
+
+
+def _decide(node: _Node, mode: Mode) -> None:
+    """What one path shall be on each side, as if it stood alone."""
+    if mode is Mode.MIRROR:
+        node.local_goal, node.guest_goal = node.local, node.local
+        return
+    is_local_changed, is_guest_changed = (not _same(side, node.base) for side in (node.local, node.guest))
+    if _same(node.local, node.guest):
+        winner = node.local
+    elif not (is_local_changed and is_guest_changed):
+        winner = node.local if is_local_changed else node.guest
+    elif node.local is None or node.guest is None:
+        winner = node.guest if node.local is None else node.local
+        node.is_survivor = True
+    else:
+        node.freeze()
+        node.is_conflict = True
+        return
+    goal = _with_merged_bit(winner, node)
+    is_from_guest = not _same(winner, node.local)
+    node.local_goal = goal if mode is Mode.TWO_WAY else node.local
+    node.guest_goal = node.guest if mode is Mode.PUSH and is_from_guest else goal
+
+
+def _same(one: Entry | None, other: Entry | None) -> bool:
+    """Whether two states are equal but for the executable bit."""
+    if one is None or other is None:
+        return one is other
+    return one.has_content_of(other)
+
+
+def _with_merged_bit(winner: Entry | None, node: _Node) -> Entry | None:
+    """The winner with the executable bit that was changed last; a bit and a content changed apart do not conflict."""
+    if winner is None or node.local is None or node.guest is None or node.local.kind is not node.guest.kind:
+        return winner
+    was = node.base.is_executable if node.base is not None else node.guest.is_executable
+    is_local_changed = node.local.is_executable != was
+    return winner.with_executable(node.local.is_executable if is_local_changed else node.guest.is_executable)
+
+
+def _would_stand_below_a_file(node: _Node, is_held: Mapping[Side, bool]) -> bool:
+    goals = ((node.local_goal, is_held[Side.LOCAL]), (node.guest_goal, is_held[Side.GUEST]))
+    return any(held and goal is not None and not goal.is_dir for goal, held in goals)
+
+
+def _keep_as_folder(node: _Node, is_held: Mapping[Side, bool]) -> None:
+    """A folder that was to go stays, or returns, where something stays in it."""
+    if is_held[Side.LOCAL] and node.local_goal is None:
+        node.local_goal = DIR
+    if is_held[Side.GUEST] and node.guest_goal is None:
+        node.guest_goal = DIR
+        node.is_kept = node.guest == DIR
+
+
+def _freeze_below_conflicts(nodes: Iterable[_Node]) -> None:
+    """Below a path that is a folder on one side only, nothing can be decided before that is."""
+    frozen: Path | None = None
+    for node in nodes:
+        if frozen is not None and node.path.startswith(frozen):
+            node.freeze()
+            node.is_conflict = False
+        elif node.is_conflict and (node.local == DIR) != (node.guest == DIR):
+            frozen = node.path + b"/"
+
+
+def _parents_of_what_is_left_alone(own: Listing, other: Listing) -> set[Path]:
+    """Folders of one side that hold what nothing is decided on; what only the other cannot tell about is part of it."""
+    alone = own.unknown | own.ignored
+    alone_there = (path for path in other.unknown | other.ignored if path in own.entries)
+    return {parent_of(path) for path in (*alone, *alone_there)}
+
+
+def _steps(side: Side, nodes: list[_Node]) -> Iterator[Change]:
+    """The steps of one side: first what stands in the way, then what is made, then what goes, deepest first."""
+    states = [(node, *_state(side, node)) for node in nodes]
+    changed = [(node.path, now, goal) for node, now, goal in states if now != goal]
+    in_the_way = {path + b"/" for path, now, goal in changed if now == DIR and goal is not None}
+    late: list[Change] = []
+    early: list[Change] = []
+    making: list[Change] = []
+    for path, now, goal in changed:
+        is_flip = now is not None and goal is not None and DIR in (now, goal)
+        if now is not None and (goal is None or is_flip):
+            removal = Change(side, Op.RMDIR if now.is_dir else Op.DELETE, path, None, now)
+            is_early = is_flip or any(one + b"/" in in_the_way for one in ancestors(parent_of(path)))
+            (early if is_early else late).append(removal)
+        if goal is not None:
+            making.append(Change(side, _making(now, goal), path, goal, None if is_flip else now))
+    yield from reversed(early)
+    yield from making
+    yield from reversed(late)
+
+
+def _state(side: Side, node: _Node) -> tuple[Entry | None, Entry | None]:
+    return (node.local, node.local_goal) if side is Side.LOCAL else (node.guest, node.guest_goal)
+
+
+def _making(now: Entry | None, goal: Entry) -> Op:
+    if goal.is_dir:
+        return Op.MKDIR
+    if now is not None and now.has_content_of(goal):
+        return Op.CHMOD
+    return Op.PUT if goal.kind == "file" else Op.LINK
