@@ -44,7 +44,7 @@ def _populate(home: BenchHome) -> None:
 
 
 async def _take(settings: Settings) -> None:
-    look = FirstLook(lambda: Services(settings, actor="tui:you"))
+    look = FirstLook(lambda name: Services(settings, actor="tui:you"))
     look.start()
     app = Dashboard(settings, look)
     try:

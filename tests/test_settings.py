@@ -10,7 +10,7 @@ import pytest
 from sbxtui import settings as settings_module
 from sbxtui.core.errors import FileMissing, UsageError
 from sbxtui.project import trust
-from sbxtui.settings import Settings, load
+from sbxtui.settings import Settings, Ui, load
 
 # One row per variable: suffix, field, a value that is not the default, what it must become.
 VARIABLES = [
@@ -111,8 +111,21 @@ def write_config(root: Path, text: str) -> dict[str, str]:
     return {"SBX_HOME": str(root)}
 
 
+def test_the_dashboard_s_tables_are_read_from_config(tmp_path: Path) -> None:
+    text = '[ui]\ntheme = "light"\nglyphs = "ascii"\nmouse = false\nread_only = true\n[keys]\nremove = "x"\n'
+    settings = load(write_config(tmp_path, text), cwd=tmp_path)
+    assert settings.ui == Ui("light", "ascii", mouse=False, read_only=True)
+    assert settings.keys == {"remove": "x"}
+
+
+@pytest.mark.parametrize("line", ['theme = "pink"', 'glyphs = "emoji"', "mouse = 7", "nosuch = 1"])
+def test_a_look_that_cannot_be_is_refused_by_name(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UsageError, match="ui"):
+        load(write_config(tmp_path, f"[ui]\n{line}\n"), cwd=tmp_path)
+
+
 def test_config_is_below_the_project_file_and_that_below_the_environment(tmp_path: Path) -> None:
-    environ = write_config(tmp_path, 'workdir = "/config"\nagent_port = 8200\n[ui]\ntheme = "x"\n')
+    environ = write_config(tmp_path, 'workdir = "/config"\nagent_port = 8200\n[ui]\ntheme = "light"\n')
     assert load(environ, cwd=tmp_path).workdir == "/config"
     (tmp_path / "sandbox.yaml").write_text("workdir: /project\n")
     assert load(environ, cwd=tmp_path).workdir == "/project"
@@ -180,5 +193,5 @@ def test_setup_yaml_counts_only_where_there_is_no_sandbox_yaml(tmp_path: Path) -
 
 
 def test_every_setting_but_the_computed_ones_can_be_set_somewhere() -> None:
-    named = set(settings_module._VARIABLES.values()) | {"memory_mib", "env", "profile"}
+    named = set(settings_module._VARIABLES.values()) | {"memory_mib", "env", "profile", "keys", "ui"}
     assert {one.name for one in fields(Settings)} - named == {"home", "sources", "notices"}

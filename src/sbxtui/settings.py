@@ -24,6 +24,20 @@ _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
 
+UI_THEMES = ("dark", "light", "contrast", "mono")
+UI_GLYPHS = ("unicode", "ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Ui:
+    """The `[ui]` table of config.toml: how the dashboard looks and what it may do. Empty: chosen by the terminal."""
+
+    theme: str = ""
+    glyphs: str = ""
+    mouse: bool = True
+    read_only: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be configured, resolved. `sources` names, per field, where a non-default value came from."""
@@ -51,6 +65,8 @@ class Settings:
     time_scale: float = 1.0
     isolation: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    ui: Ui = field(default_factory=Ui)
     sources: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
@@ -127,8 +143,6 @@ _VARIABLES = {
     "ISOLATION": "isolation",
 }
 _NOT_IN_CONFIG = {"setup_file", "seed_state_file", "seed_infra_state_file"}
-# Tables of config.toml that belong to the dashboard.
-_DASHBOARD_TABLES = {"keys", "ui"}
 
 
 def _lookup(environ: Mapping[str, str], suffix: str) -> tuple[str, str]:
@@ -152,7 +166,7 @@ def _config_values(home: Home) -> dict[str, object]:
             f"{home.config_file} is no valid TOML: {exc}", hint="fix the line, or move the file away"
         ) from exc
     known = {one.name for one in fields(Settings)} - {"home", "sources", "notices"} - _NOT_IN_CONFIG
-    unknown = sorted(set(table) - known - _DASHBOARD_TABLES)
+    unknown = sorted(set(table) - known)
     if unknown:
         raise UsageError(
             f"{home.config_file} sets `{unknown[0]}`, which sbx does not know",
@@ -230,6 +244,24 @@ def _string_table(value: object) -> dict[str, str]:
     return {_text(name): _text(text) for name, text in value.items()}
 
 
+def _ui(value: object) -> Ui:
+    if not isinstance(value, dict):
+        raise TypeError("it must be a table")
+    known = {"theme": _one_of(UI_THEMES), "glyphs": _one_of(UI_GLYPHS), "mouse": _flag, "read_only": _flag}
+    if unknown := sorted(set(value) - set(known)):
+        raise ValueError(f"it has no `{unknown[0]}`; known: {', '.join(known)}")
+    return Ui(**{name: known[name](one) for name, one in value.items()})  # type: ignore[arg-type]  # by converter
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[object], object]:
+    def convert(value: object) -> str:
+        if value not in choices:
+            raise ValueError("write " + ", ".join(choices))
+        return str(value)
+
+    return convert
+
+
 _port = _whole_number(1, 65_535)
 _CONVERTERS: dict[str, Callable[[object], object]] = {
     "workdir": _workdir,
@@ -246,4 +278,6 @@ _CONVERTERS: dict[str, Callable[[object], object]] = {
     "mcp_default_timeout_ms": _whole_number(1, 1 << 40),
     "time_scale": _time_scale,
     "env": _string_table,
+    "keys": _string_table,
+    "ui": _ui,
 }

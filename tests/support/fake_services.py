@@ -7,9 +7,10 @@ cannot be asked, a name that may mean another sandbox later. The same flows run 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -33,6 +34,8 @@ from sbxtui.services.jobs import Command
 from sbxtui.services.launch import CreateOptions
 from sbxtui.services.watch import Watch
 from sbxtui.settings import Settings
+from sbxtui.store.db import Store
+from sbxtui.store.events import Events
 from sbxtui.wiring import Services
 
 LOCAL = Context(ContextName("local"), ContextKind.LOCAL, region="local-1")
@@ -88,8 +91,9 @@ class FakeCloud:
 class FakeServices:
     """The parts of `Services` that the dashboard uses."""
 
-    def __init__(self, settings: Settings, cloud: FakeCloud) -> None:
+    def __init__(self, settings: Settings, cloud: FakeCloud, clouds: Sequence[FakeCloud] = ()) -> None:
         self.settings = settings
+        self.contexts = _Contexts(clouds or [cloud])
         self._cloud = cloud
         self.inventories = _Inventories(cloud)
         self.watch = Watch(settings.home, self.inventories)  # type: ignore[arg-type]  # the same two methods
@@ -105,14 +109,35 @@ class FakeServices:
             raise self._cloud.opening_error
         return self._cloud.context
 
+    @cached_property
+    def store(self) -> Store:
+        """A real store: what the dashboard reads of it is no part of the cloud."""
+        return Store.open(self.settings.home)
+
+    @cached_property
+    def events(self) -> Events:
+        """Who did what."""
+        return Events(self.store)
+
     def close(self) -> None:
-        """Nothing is held."""
+        """Close the store."""
+        if "store" in self.__dict__:
+            self.store.close()
 
 
-def services_for(root: Path, cloud: FakeCloud) -> Callable[[], Services]:
-    """A factory as `run_dashboard` takes it."""
+def services_for(root: Path, cloud: FakeCloud, *others: FakeCloud) -> Callable[[str], Services]:
+    """A factory as `run_dashboard` takes it; `others` are the clouds of other contexts."""
     settings = Settings(home=home_at(root))
-    return lambda: cast(Services, FakeServices(settings, cloud))
+    clouds = {str(one.context.name): one for one in (cloud, *others)}
+    return lambda name: cast(Services, FakeServices(settings, clouds[name] if name else cloud, list(clouds.values())))
+
+
+class _Contexts:
+    def __init__(self, clouds: Sequence[FakeCloud]) -> None:
+        self._clouds = clouds
+
+    def list(self) -> list[Context]:
+        return [cloud.context for cloud in self._clouds]
 
 
 class _Planes:
@@ -196,6 +221,20 @@ class _Sandboxes:
             max_duration_s=0,
             state_reason=one.state_reason,
         )
+
+    async def rename(self, old: str, new: str) -> Registration:
+        if any(one.name == new for one in self._cloud.sandboxes):
+            raise NameTaken(f"the name `{new}` is taken in context `local`", hint="choose another")
+        self._cloud.done.append(f"rename {old} {new}")
+        self._cloud.sandboxes = [replace(one, name=new) if one.name == old else one for one in self._cloud.sandboxes]
+        return await self.find(new)
+
+    async def adopt(self, sandbox_id: str, name: str | None) -> Registration:
+        self._cloud.done.append(f"adopt {sandbox_id} {name}")
+        self._cloud.sandboxes = [
+            replace(one, name=name or "told") if one.id == sandbox_id else one for one in self._cloud.sandboxes
+        ]
+        return await self.find(name or "told")
 
     async def suspend(self, row: Registration) -> str:
         return await self._become("suspend", row, SandboxState.SUSPENDED)

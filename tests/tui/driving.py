@@ -83,12 +83,13 @@ async def dashboard(
     cloud: FakeCloud,
     *,
     size: tuple[int, int] = (100, 30),
-    factory: Callable[[], Services] | None = None,
+    factory: Callable[[str], Services] | None = None,
+    settings: Settings | None = None,
 ) -> AsyncIterator[Driver]:
     """The dashboard over `cloud`, after its first live look unless the cloud holds that back or is unreachable."""
     look = FirstLook(factory or services_for(root, cloud))
     look.start()
-    app = Dashboard(Settings(home=home_at(root)), look)
+    app = Dashboard(settings or Settings(home=home_at(root)), look)
     async with app.run_test(size=size, notifications=True) as pilot:
         driver = Driver(app, pilot)
         await driver.until(lambda: driver.main.is_open or look.error is not None)

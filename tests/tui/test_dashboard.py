@@ -8,10 +8,8 @@ from pathlib import Path
 
 from sbxtui.core.errors import ControlUnavailable, QuotaExceeded, StoreTooNew
 from sbxtui.core.model import SandboxState
-from sbxtui.tui.actions import ACTIONS
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.screens.create import CreateScreen
-from sbxtui.tui.screens.main import MainScreen
 from sbxtui.tui.screens.page import PageScreen
 from tests.support.fake_services import FakeCloud, sandbox
 from tests.tui.driving import dashboard
@@ -21,12 +19,6 @@ RUNNING, SUSPENDED = SandboxState.RUNNING, SandboxState.SUSPENDED
 
 def three() -> FakeCloud:
     return FakeCloud(sandboxes=[sandbox("api"), sandbox("etl", SUSPENDED), sandbox("web")])
-
-
-def test_every_action_has_a_key_of_its_own_and_does_something() -> None:
-    keys = [key for action in ACTIONS for key in action.keys.split(",")]
-    assert len(set(keys)) == len(keys)
-    assert [action.id for action in ACTIONS if not hasattr(MainScreen, f"do_{action.id}")] == []
 
 
 async def test_cached_rows_are_in_the_first_frame_with_their_age(tmp_path: Path) -> None:

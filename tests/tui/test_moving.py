@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from sbxtui.core.model import SandboxState
-from sbxtui.tui.actions import ACTIONS
 from sbxtui.tui.screens.create import CreateScreen
 from sbxtui.tui.screens.page import PageScreen
+from sbxtui.tui.tabs.registry import all_actions
 from sbxtui.tui.themes import DEFAULT_THEME, THEME_NAMES
+from sbxtui.tui.widgets.panes import DetailPane
 from tests.support.fake_services import FakeCloud, sandbox
 from tests.tui.driving import dashboard
 
@@ -77,7 +78,10 @@ async def test_the_cursor_moves_by_letters_arrows_and_pages(tmp_path: Path) -> N
 async def test_help_lists_every_action_and_escape_leaves_it(tmp_path: Path) -> None:
     async with dashboard(tmp_path, three(), size=(120, 60)) as driver:
         await driver.press("question_mark")
-        assert [action.id for action in ACTIONS if action.label not in driver.text()] == []
+        page = driver.app.screen
+        assert isinstance(page, PageScreen)
+        assert [one.id for one in all_actions() if one.label not in page.text] == []
+        assert [one.id for one in all_actions() if not one.is_native and one.id not in page.text] == []
         await driver.press("escape")
         assert driver.app.screen is driver.main
 
@@ -119,7 +123,7 @@ async def test_a_tab_is_opened_by_a_click_on_its_name(tmp_path: Path) -> None:
         x, y = driver.main.query_one("#detail").region.offset
         label = driver.text().splitlines()[y].index("2 Run")
         await driver.pilot.click(offset=(max(label, x) + 2, y))
-        await driver.until(lambda: driver.main.query_one("#tabs").current == "run")  # type: ignore[attr-defined]  # it is the switcher
+        await driver.until(lambda: driver.main.query_one(DetailPane).current == "run")
 
 
 async def test_a_key_in_the_footer_can_be_clicked(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def states(driver: Driver) -> dict[str, SandboxState]:
 
 async def test_a_sandbox_lives_its_whole_life_in_the_dashboard(sbx: Sbx) -> None:
     settings = load(sbx.environment(), cwd=sbx.home)
-    look = FirstLook(lambda: Services(settings, actor="tui:you"))
+    look = FirstLook(lambda name: Services(settings, actor="tui:you"))
     look.start()
     app = Dashboard(settings, look)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
@@ -70,7 +70,7 @@ async def test_a_sandbox_lives_its_whole_life_in_the_dashboard(sbx: Sbx) -> None
 async def test_what_another_face_does_is_seen_here(sbx: Sbx) -> None:
     sbx.ok("create", "mine", "--memory", "512")
     settings = load(sbx.environment(), cwd=sbx.home)
-    look = FirstLook(lambda: Services(settings, actor="tui:you"))
+    look = FirstLook(lambda name: Services(settings, actor="tui:you"))
     look.start()
     app = Dashboard(settings, look)
     async with app.run_test(size=(120, 40)) as pilot:

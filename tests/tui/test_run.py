@@ -210,14 +210,15 @@ async def test_a_paused_view_holds_its_lines_while_newer_ones_push_old_ones_out(
         view = app.query_one(OutputView)
         app.transcript.feed("out", numbered(0, 100))
         view.paint()
-        await pilot.press("pageup")
+        view.do_output_page_up()
         before = app.lines()
         app.transcript.feed("out", numbered(100, 140))
         view.paint()
         await pilot.pause()
         assert app.lines() == before
         assert view.newer_lines == 49
-        await pilot.press("G")
+        view.do_output_follow()
+        await pilot.pause()
         assert "line 139" in app.lines()
         assert view.is_following
 
@@ -228,7 +229,7 @@ async def test_a_paused_view_whose_lines_are_gone_shows_the_oldest_kept() -> Non
         view = app.query_one(OutputView)
         app.transcript.feed("out", numbered(0, 100))
         view.paint()
-        await pilot.press("g")
+        view.do_output_top()
         app.transcript.feed("out", numbered(100, 300))
         view.paint()
         await pilot.pause()
@@ -258,5 +259,7 @@ async def test_a_long_line_is_reached_sideways() -> None:
         app.query_one(OutputView).paint()
         await pilot.pause()
         assert "END" not in app.lines()[0]
-        await pilot.press("l", "l", "l")
+        for _ in range(3):
+            app.query_one(OutputView).do_output_right()
+        await pilot.pause()
         assert "END" in app.lines()[0]

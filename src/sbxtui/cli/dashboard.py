@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sbxtui.cli.call import Call, can_open_dashboard
 from sbxtui.core.errors import UsageError
 from sbxtui.wiring import Services
@@ -17,5 +19,8 @@ def tui(call: Call) -> int:
         raise UsageError("the dashboard needs a terminal", hint="`sbx ls` prints the list")
     from sbxtui.tui.app import run_dashboard
 
-    settings, context_name = call.settings, call.args.context
-    return run_dashboard(settings, lambda: Services(settings, actor="tui:you", context_name=context_name))
+    settings, named = call.settings, call.args.context
+    if getattr(call.args, "read_only", False):
+        settings = replace(settings, ui=replace(settings.ui, read_only=True))
+    # Another context than the first is chosen in the dashboard; the flag names the one to begin with.
+    return run_dashboard(settings, lambda name: Services(settings, actor="tui:you", context_name=name or named))

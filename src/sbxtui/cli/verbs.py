@@ -251,7 +251,8 @@ def _set_up(add: Adder) -> None:
     completion.add_argument("shell", choices=["bash", "zsh", "fish"])
     trust = add("trust", "contexts:trust", "trust the project file of a folder as it is now")
     trust.add_argument("folder", nargs="?", default=".", metavar="DIR")
-    add("tui", "dashboard:tui", "open the dashboard")
+    tui = add("tui", "dashboard:tui", "open the dashboard")
+    tui.add_argument("--read-only", action="store_true", help="nothing can be changed, only looked at")
 
 
 def _destructive_one(parser: Parser) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from sbxtui.core.model import Event
 from sbxtui.home import Home
@@ -15,7 +15,7 @@ _BATCH = 500
 
 async def follow_events(
     home: Home, events: Events, *, after_seq: int, subject: str | None = None
-) -> AsyncIterator[list[Event]]:
+) -> AsyncGenerator[list[Event], None]:
     """Batches of events after `after_seq`, in order, without a gap, for as long as somebody iterates."""
     async with Listener(home, poll_s=LOOKING_POLL_S) as listener:
         while True:

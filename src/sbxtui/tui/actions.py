@@ -1,131 +1,149 @@
-"""Every action of the dashboard, once. Bindings, footer, help and palette are made from this list."""
+"""Every action of the dashboard, once. Keys, footer, help, palette and `[keys]` of config.toml are made from this."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from textual.binding import Binding
+# Where an action works. A widget names its scopes, nearest first; a nearer one takes a key from a farther one.
+EVERYWHERE = "everywhere"
+SANDBOXES = "sandboxes"
+LIST = "list"
+FILTER = "filter"
+ROWS = "rows"
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing a person can do.
+    """One thing a person can do; `do_<id>` of the focused widget, a parent of it, its tab or the screen does it.
 
-    `keys` are textual's names, comma-separated; `shown_key` is what a person reads. `cli` is the line that does the
-    same, empty where only the screen changes. `rank` orders the footer; 0 keeps the action out of it.
+    Args:
+        id: Its stable name, as `[keys]` of config.toml uses it.
+        keys: Textual's names of its keys, comma-separated; the first is shown.
+        label: One or two words.
+        cli: The line that does the same; empty where only the screen changes.
+        consequence: What happens, in a sentence.
+        rank: Its order in the footer, small first; 0 keeps it out.
+        scope: Where it works.
+        changes: Whether it changes anything but the screen: gone when read-only.
+        is_typed: Whether its key acts while a line is typed.
+        is_native: Whether the focused widget handles the key by itself; then it is only told.
     """
 
     id: str
     keys: str
-    shown_key: str
     label: str
     cli: str = ""
     consequence: str = ""
     rank: int = 0
-    group: str = "Sandboxes"
-    has_binding: bool = True
+    scope: str = SANDBOXES
+    changes: bool = False
+    is_typed: bool = False
+    is_native: bool = False
+
+    @property
+    def shown_key(self) -> str:
+        """The first key as a person reads it."""
+        return shown_key(self.keys)
+
+
+_SHOWN = {
+    "question_mark": "?",
+    "colon": ":",
+    "slash": "/",
+    "asterisk": "*",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "exclamation_mark": "!",
+    "escape": "esc",
+    "plus": "+",
+    "minus": "-",
+    "full_stop": ".",
+    "comma": ",",
+}
+
+
+def shown_key(keys: str) -> str:
+    """The first of some keys as a person reads it: `?` for `question_mark,f1`."""
+    first = keys.split(",")[0]
+    return _SHOWN.get(first, first)
 
 
 ACTIONS: tuple[Action, ...] = (
-    Action("create", "n", "n", "new", "sbx create [NAME] --memory MIB", "Makes a sandbox; on AWS it costs money.", 4),
+    # On sandboxes.
+    Action(
+        "create",
+        "n",
+        "new",
+        "sbx create [NAME] --memory MIB",
+        "Makes a sandbox; on AWS it costs money.",
+        4,
+        changes=True,
+    ),
+    Action("run", "e", "run", "sbx exec NAME -- sh -lc LINE", "Runs one shell line in the sandbox.", 3, changes=True),
     Action(
         "toggle_pause",
         "p",
-        "p",
         "pause",
         "sbx stop NAME / sbx start NAME",
-        consequence="Suspends or resumes; memory and disk stay.",
-        rank=5,
+        "Suspends or resumes; memory and disk stay.",
+        5,
+        changes=True,
     ),
     Action(
         "remove",
         "d",
-        "d",
         "remove",
         "sbx rm NAME",
-        consequence="Ends it for good, memory and disk too. Asks first.",
-        rank=6,
+        "Ends it for good, memory and disk too. Asks first.",
+        6,
+        changes=True,
     ),
-    Action("run", "e", "e", "run", "sbx exec NAME -- sh -lc LINE", "Runs one shell line in the sandbox.", 3),
-    Action("record", "i", "i", "record", "sbx inspect NAME", "Shows the control plane's record as JSON.", 8),
-    Action("explain", "o", "o", "explain", "", "Shows the last error with what to do about it.", 9),
-    Action("refresh", "r", "r", "refresh", "sbx ls", "Asks the control plane now.", 10),
-    Action("mark", "space", "space", "mark", "", "Marks it; actions then act on all marked ones.", 0),
-    Action("mark_all", "asterisk", "*", "mark all shown", "", "Marks what the filter shows, or unmarks it.", 0),
-    Action("filter", "slash", "/", "filter", "sbx ls --filter EXPR", "state:run age<1h !image:py text", 2, "View"),
-    Action("sort", "s", "s", "sort", "sbx ls --sort KEYS", "Next order.", 11, "View"),
-    Action("next_pane", "tab", "tab", "pane", "", "The next pane.", 7, "View"),
-    Action("previous_pane", "shift+tab", "shift+tab", "previous pane", "", "The pane before.", 0, "View"),
-    Action("tab_1", "1", "1", "overview", "", "What is known of the sandbox.", 0, "View"),
-    Action("tab_2", "2", "2", "run", "", "Commands you ran in it.", 0, "View"),
-    Action("zoom", "z", "z", "zoom", "", "The focused pane alone, or both.", 12, "View"),
-    Action("theme", "T", "T", "theme", "", "Dark, light, high contrast, mono.", 0, "View"),
-    Action("back", "escape", "esc", "back", "", "Up one level, always.", 0, "View"),
-    Action("palette", "colon", ":", "actions", "", "Every action by name.", 1, "Program"),
-    Action("help", "question_mark", "?", "help", "", "This page.", 1, "Program"),
-    Action("quit", "q", "q", "quit", "", "Leaves; sandboxes go on.", 13, "Program"),
+    Action(
+        "rename", "R", "rename", "sbx rename OLD NEW", "Gives it another name; what runs in it goes on.", changes=True
+    ),
+    Action("adopt", "a", "adopt", "sbx adopt ID NAME", "Gives a name to a machine that has none here.", changes=True),
+    Action("copy", "y", "copy", "", "What is selected; else asks: name, id, endpoint, command line, output, error.", 9),
+    Action("record", "i", "record", "sbx inspect NAME", "Shows the control plane's record as JSON."),
+    Action("explain", "o", "explain", "", "Why it is as it is, or what failed last, and what to do about it.", 10),
+    Action("refresh", "r", "refresh", "sbx ls", "Asks the control plane now."),
+    Action("mark", "space", "mark", "", "Marks it; actions then act on all marked ones.", 8, LIST),
+    Action("mark_all", "asterisk", "mark all shown", "", "Marks what the filter shows, or unmarks it.", 0, LIST),
+    Action("filter", "slash", "filter", "sbx ls --filter EXPR", "Like state:run age<1h !image:py text.", 2),
+    Action("sort", "s", "sort", "sbx ls --sort KEYS", "The next order."),
+    # The list.
+    Action("list_down", "j,down", "down", scope=LIST),
+    Action("list_up", "k,up", "up", scope=LIST),
+    Action("list_first", "g,home", "first", scope=LIST),
+    Action("list_last", "G,end", "last", scope=LIST),
+    Action("list_page_down", "pagedown,ctrl+d", "page down", scope=LIST),
+    Action("list_page_up", "pageup,ctrl+u", "page up", scope=LIST),
+    Action("list_open", "enter", "detail", "", "Goes to the detail; on an empty list it makes a sandbox.", 7, LIST),
+    # Any other list.
+    Action("row_down", "j,down", "down", scope=ROWS),
+    Action("row_up", "k,up", "up", scope=ROWS),
+    Action("row_first", "g,home", "first", scope=ROWS),
+    Action("row_last", "G,end", "last", scope=ROWS),
+    Action("row_page_down", "pagedown,ctrl+d", "page down", scope=ROWS),
+    Action("row_page_up", "pageup,ctrl+u", "page up", scope=ROWS),
+    Action("row_open", "enter", "open", scope=ROWS),
+    # While the filter is typed.
+    Action("filter_keep", "enter", "keep it", "", "Back to the list; the filter stays.", 1, FILTER, is_native=True),
+    # Everywhere.
+    Action("back", "escape", "back", "", "Up one level, always.", 90, EVERYWHERE, is_typed=True),
+    Action("next_pane", "tab", "next pane", "", "The next pane.", 20, EVERYWHERE, is_typed=True),
+    Action("previous_pane", "shift+tab", "previous pane", "", "The pane before.", 0, EVERYWHERE, is_typed=True),
+    Action("next_tab", "right_square_bracket", "next tab", "", "The next tab.", 0, EVERYWHERE),
+    Action("previous_tab", "left_square_bracket", "previous tab", "", "The tab before.", 0, EVERYWHERE),
+    Action("zoom", "z", "zoom", "", "The focused pane alone, or both.", 21, EVERYWHERE),
+    Action("pin", "P", "pin tab", "", "Keeps this tab in view below the others, or lets it go.", 22, EVERYWHERE),
+    Action("context", "c", "context", "sbx context use NAME", "Looks at another control plane.", 23, EVERYWHERE),
+    Action("notes", "exclamation_mark", "messages", "", "What was said lately, newest first.", 0, EVERYWHERE),
+    Action("theme", "T", "theme", "", "Dark, light, high contrast, mono.", 0, EVERYWHERE),
+    Action("interrupt", "ctrl+c", "copy or stop", "", "Copies what is selected; never quits.", 0, EVERYWHERE),
+    Action("suspend", "ctrl+z", "to the shell", "", "Stops sbx until `fg`.", 0, EVERYWHERE, is_typed=True),
+    Action("palette", "colon", "actions", "", "Every action by name.", 1, EVERYWHERE),
+    Action("help", "question_mark,f1", "help", "", "This page.", 1, EVERYWHERE),
+    Action("quit", "q", "quit", "", "Leaves; sandboxes go on.", 99, EVERYWHERE),
 )
-# What still acts while a line is typed; all other keys belong to the line.
-WHILE_TYPING = frozenset({"back", "next_pane", "previous_pane"})
-BY_ID = {action.id: action for action in ACTIONS}
-
-
-def bindings() -> list[Binding | tuple[str, str] | tuple[str, str, str]]:
-    """Key bindings for the main screen; each keeps its action's id, so that keymaps can name it.
-
-    They have priority: a key then acts before the next one is looked at, so that what is typed fast after `e` or `/`
-    goes to the line it opens and is never taken for actions. The screen turns them off while a line has the focus.
-    """
-    return [
-        Binding(
-            action.keys, f"do('{action.id}')", action.label, id=action.id, key_display=action.shown_key, priority=True
-        )
-        for action in ACTIONS
-    ]
-
-
-def footer_actions(width: int, ids: Sequence[str] | None = None) -> list[Action]:
-    """The actions a footer of `width` columns has room for, most useful first, in reading order."""
-    wanted = [BY_ID[one] for one in ids] if ids else sorted((a for a in ACTIONS if a.rank), key=lambda a: a.rank)
-    shown: list[Action] = []
-    used = 1
-    # Leaving is always shown, however narrow the screen is.
-    leave = [] if ids else [BY_ID["quit"]]
-    room = width - sum(_width(action) for action in leave)
-    for action in wanted:
-        if action in leave:
-            continue
-        used += _width(action)
-        if used > room:
-            break
-        shown.append(action)
-    return shown + leave
-
-
-def help_text() -> str:
-    """The help page: every action by group, with its key and the CLI line that does the same."""
-    lines: list[str] = []
-    for group in dict.fromkeys(action.group for action in ACTIONS):
-        lines.append(group)
-        for action in (one for one in ACTIONS if one.group == group):
-            lines.append(f"  {action.shown_key:<9} {action.label:<14} {action.consequence}")
-            if action.cli:
-                lines.append(f"  {'':<9} {'':<14} {action.cli}")
-        lines.append("")
-    lines += [
-        "In the list",
-        "  j k g G PgUp PgDn move · enter opens the detail · click a head to sort",
-        "On the run line",
-        "  enter runs it · ctrl+c stops it · up and down: earlier lines",
-        "In the output",
-        "  j k g PgUp PgDn scroll and pause · G follows again · h l go sideways",
-        "  y copies what is on screen",
-        "With the mouse",
-        "  everything works; hold shift to select text as your terminal does",
-    ]
-    return "\n".join(lines)
-
-
-def _width(action: Action) -> int:
-    return len(action.shown_key) + len(action.label) + 3

@@ -18,12 +18,13 @@ from textual.worker import WorkerError
 
 from sbxtui.core.text import harmless_line
 from sbxtui.settings import Settings
-from sbxtui.tui.actions import ACTIONS
 from sbxtui.tui.crash import write_crash_report
-from sbxtui.tui.messages import LeaveAsked, WorkFailed
+from sbxtui.tui.keymap import Keymap
+from sbxtui.tui.messages import ContextAsked, LeaveAsked, WorkFailed
 from sbxtui.tui.opening import FIRST_FRAME_WAIT_S, FirstLook
 from sbxtui.tui.operations import BUSY_GROUPS
 from sbxtui.tui.screens.main import MainScreen
+from sbxtui.tui.tabs.registry import all_actions
 from sbxtui.tui.terminal import TerminalDriver
 from sbxtui.tui.themes import DEFAULT_THEME, MONO_THEME, THEMES
 from sbxtui.wiring import Services
@@ -36,12 +37,12 @@ _LEAVE_DEADLINE_S = 8.0
 _TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
 
 
-def run_dashboard(settings: Settings, services_factory: Callable[[], Services]) -> int:
+def run_dashboard(settings: Settings, services_factory: Callable[[str], Services]) -> int:
     """Run the dashboard until the person leaves.
 
     Args:
         settings: Resolved settings.
-        services_factory: Builds the services; called once, in a thread. They are closed here.
+        services_factory: Builds the services of a context (empty: the one that counts), in a thread. Closed here.
 
     Returns:
         The exit code: 0 left on purpose, 1 crashed, 128+n ended by signal n.
@@ -50,11 +51,11 @@ def run_dashboard(settings: Settings, services_factory: Callable[[], Services]) 
     look.start()
     app = Dashboard(settings, look)
     try:
-        app.run()
+        app.run(mouse=settings.ui.mouse)
         return app.return_code or 0
     finally:
-        if look.services is not None:
-            look.services.close()
+        if app.look.services is not None:
+            app.look.services.close()
 
 
 class Dashboard(App[None]):
@@ -64,6 +65,7 @@ class Dashboard(App[None]):
     CSS_PATH = "sbxtui.tcss"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
+    # Textual's own ctrl+c; every other key is in the registry of actions.
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "hint_quit", show=False, system=True)]
 
     def __init__(self, settings: Settings, look: FirstLook) -> None:
@@ -75,17 +77,19 @@ class Dashboard(App[None]):
         for theme in THEMES:
             self.register_theme(theme)
         # Colour filters were chosen before any theme of ours; mono needs none of them.
-        self.theme = MONO_THEME if self.no_color else DEFAULT_THEME
+        chosen = f"sbx-{settings.ui.theme}" if settings.ui.theme else DEFAULT_THEME
+        self.theme = MONO_THEME if self.no_color else chosen
+        self.keymap = Keymap(all_actions(), settings.keys, is_read_only=settings.ui.read_only)
 
     def get_default_screen(self) -> Screen[Any]:
-        return MainScreen(self.look, is_looked=self.look.wait(FIRST_FRAME_WAIT_S))
+        return MainScreen(self.look, self.keymap, is_looked=self.look.wait(FIRST_FRAME_WAIT_S))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: every action with its key, its consequence and the CLI line that does the same."""
         if not isinstance(screen, MainScreen):
             return
-        for action in ACTIONS:
-            if action.id in _NOT_IN_PALETTE:
+        for action in screen.actions_here():
+            if action.id in _NOT_IN_PALETTE or not (action.cli or action.consequence) or action.is_native:
                 continue
             text = " · ".join(part for part in (action.consequence, action.cli) if part)
             # Both texts are taken for markup.
@@ -100,6 +104,21 @@ class Dashboard(App[None]):
 
     def action_hint_quit(self) -> None:
         self.notify("q quits", markup=False)
+
+    async def action_quit(self) -> None:
+        """Ctrl-Q asks as q does."""
+        if isinstance(self.screen, MainScreen):
+            self.screen.act("quit")
+
+    @on(ContextAsked)
+    def context_asked(self, message: ContextAsked) -> None:
+        """Open another context in place of this one; what it showed is closed once its work has ended."""
+        before = self.look.services
+        self.look = self.look.at(message.name)
+        self.look.start()
+        self.switch_screen(MainScreen(self.look, self.keymap, is_looked=False))
+        if before is not None:
+            self.call_later(before.close)
 
     def leave(self, code: int) -> None:
         """End with `code`, after what would be cut off ended in order: a command in its guest, a launch taken back.

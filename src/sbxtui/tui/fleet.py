@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 SORT_KEYS = ("state,name", "name", "age", "-age", "image,name")
 # One lost answer is no news about a sandbox: until then its last state is shown, dimmed and with its age.
 _GRACE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What failed last on one sandbox."""
+
+    doing: str
+    error: SbxError
 
 
 def key_of(sandbox: Sandbox) -> str:
@@ -50,6 +58,7 @@ class Fleet:
         self.filter = parse_filter("")
         self.filter_error: UsageError | None = None
         self.last_seen: dict[str, LastSeen] = {}
+        self.failures: dict[str, Failure] = {}
         self._cursor_key = ""
         self._cursor_at = 0
 
@@ -64,7 +73,9 @@ class Fleet:
         self._remember(inventory)
         self.all = tuple(self._softened(sandbox, now) for sandbox in inventory.sandboxes)
         if inventory.error is None and not is_cached:
-            self.marks &= {key_of(sandbox) for sandbox in self.all}
+            known = {key_of(sandbox) for sandbox in self.all}
+            self.marks &= known
+            self.failures = {key: failure for key, failure in self.failures.items() if key in known}
         self.arrange(now)
 
     def arrange(self, now: datetime | None = None) -> None:
@@ -141,6 +152,14 @@ class Fleet:
     def last_seen_of(self, sandbox: Sandbox) -> LastSeen | None:
         """The last state the control plane told of it."""
         return self.last_seen.get(key_of(sandbox))
+
+    def note_failure(self, key: str, doing: str, error: SbxError) -> None:
+        """Remember what failed on a sandbox, until something works on it."""
+        self.failures[key] = Failure(doing, error)
+
+    def failure_of(self, sandbox: Sandbox) -> Failure | None:
+        """What failed last on it, if nothing worked since."""
+        return self.failures.get(key_of(sandbox))
 
     def is_dim(self, sandbox: Sandbox) -> bool:
         """Whether its state is from memory rather than from the last answer."""

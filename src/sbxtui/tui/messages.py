@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from sbxtui.core.errors import SbxError
-from sbxtui.core.model import Context, SandboxId, SandboxRecord
+from sbxtui.core.model import Context, Sandbox, SandboxId, SandboxRecord
 from sbxtui.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -66,8 +66,9 @@ class Created(Message):
 class Changed(Message):
     """A change of one or several sandboxes ended, each in its own way. `done` is the verb as a participle."""
 
-    def __init__(self, work: str, done: str, outcomes: Sequence[Outcome]) -> None:
+    def __init__(self, work: str, done: str, outcomes: Sequence[Outcome], targets: Sequence[Sandbox]) -> None:
         super().__init__()
+        self.targets = list(targets)
         self.work = work
         self.done = done
         self.outcomes = list(outcomes)
@@ -96,6 +97,22 @@ class OutputArrived(Message):
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, OutputArrived) and message.transcript is self.transcript and message.error is None
+
+
+class ContextsSeen(Message):
+    """The known contexts were read."""
+
+    def __init__(self, contexts: Sequence[Context]) -> None:
+        super().__init__()
+        self.contexts = list(contexts)
+
+
+class ContextAsked(Message):
+    """The person wants to look at another context."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
 
 
 class WorkFailed(Message):

@@ -16,16 +16,22 @@ FIRST_FRAME_WAIT_S = 0.15
 class FirstLook:
     """Builds the services and reads the cached rows, off the event loop.
 
-    `services` is set before `is_done`; an `error` says why there is no `opening`.
+    `services` is set before the look is over; an `error` says why there is no `opening`. An empty context name means
+    the one that counts.
     """
 
-    def __init__(self, services_factory: Callable[[], Services]) -> None:
+    def __init__(self, services_factory: Callable[[str], Services], context_name: str = "") -> None:
         self._factory = services_factory
+        self._context_name = context_name
         self._done = threading.Event()
         self.services: Services | None = None
         self.opening: Opening | None = None
         self.error: SbxError | None = None
         self._crash: BaseException | None = None
+
+    def at(self, context_name: str) -> FirstLook:
+        """A look at another context, not begun."""
+        return FirstLook(self._factory, context_name)
 
     def start(self) -> None:
         """Begin in a thread of its own."""
@@ -34,7 +40,7 @@ class FirstLook:
     def run(self) -> None:
         """Look, in the calling thread; what happens is kept, not raised."""
         try:
-            services = self.services = self.services or self._factory()
+            services = self.services = self.services or self._factory(self._context_name)
             context = services.context
             self.opening = Opening(
                 context, services.inventories.cached(context), services.planes.isolation_words(context)

@@ -97,6 +97,29 @@ class Operations(Screen[None]):
         """End sandboxes for good, a few at a time."""
         await self._change(work, "removed", targets, lambda row: self.services.sandboxes.remove(row))
 
+    @work(group="change", exit_on_error=False)
+    async def start_rename(self, work: str, target: Sandbox, name: str) -> None:
+        """Give a sandbox another name."""
+
+        async def act(row: Registration) -> str:
+            await self.services.sandboxes.rename(row.name, name)
+            return f"now {name}"
+
+        await self._change(work, "renamed", [target], act)
+
+    @work(group="change", exit_on_error=False)
+    async def start_adopt(self, work: str, target: Sandbox, name: str) -> None:
+        """Give a machine of the account a name here."""
+        from sbxtui.services.targets import Outcome
+
+        try:
+            sandboxes = await asyncio.to_thread(lambda: self.services.sandboxes)
+            row = await sandboxes.adopt(target.id, name or None)
+            outcome = Outcome(row.name, words=f"as {row.name}")
+        except SbxError as exc:
+            outcome = Outcome(shown_name(target), error=exc)
+        self.post_message(Changed(work, "adopted", [outcome], [target]))
+
     @work(exclusive=True, group="record", exit_on_error=False)
     async def look_up(self, sandbox_id: SandboxId, *, is_asked: bool) -> None:
         """Ask the control plane for one record."""
@@ -143,7 +166,7 @@ class Operations(Screen[None]):
             except SbxError as exc:
                 outcomes.append(Outcome(shown_name(target), error=exc))
         outcomes += await for_each(rows, act)
-        self.post_message(Changed(work, done, outcomes))
+        self.post_message(Changed(work, done, outcomes, targets))
 
     async def _row_of(self, sandbox: Sandbox) -> Registration:
         """The row of exactly this sandbox: a name may have been given to another one since it was shown.

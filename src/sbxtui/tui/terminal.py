@@ -12,6 +12,8 @@ from typing import IO, Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
+from sbxtui.tui.glyphs import is_plain, plain
+
 
 class LosableFile:
     """The part of a file that textual's writer uses; after the first failure everything written is dropped.
@@ -19,16 +21,20 @@ class LosableFile:
     Args:
         file: The terminal.
         on_lost: Called once, in the writing thread, when the terminal went away.
+        glyphs: Which signs to draw with, as `[ui]` says; empty leaves it to the terminal's encoding.
     """
 
-    def __init__(self, file: IO[str], on_lost: Callable[[], None]) -> None:
+    def __init__(self, file: IO[str], on_lost: Callable[[], None], glyphs: str = "") -> None:
         self._file = file
+        self._encoding = getattr(file, "encoding", None) or "utf-8"
+        self._is_plain = is_plain(glyphs, self._encoding)
         self._on_lost = on_lost
         self._is_lost = False
 
     def write(self, text: str) -> None:
         """Write, or drop what nobody can see any more."""
-        self._try(lambda: self._file.write(text))
+        drawn = plain(text, self._encoding) if self._is_plain else text
+        self._try(lambda: self._file.write(drawn))
 
     def flush(self) -> None:
         """Flush, if there is still something to flush to."""
@@ -57,7 +63,7 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)
-        self._file: Any = LosableFile(self._file, self._lost)
+        self._file: Any = LosableFile(self._file, self._lost, app.settings.ui.glyphs)
 
     def run_input_thread(self) -> None:
         """Read keys until the end; a terminal that cannot be read is lost."""

@@ -58,8 +58,10 @@ def network_text(sandbox: Sandbox) -> str:
     return harmless_line(str(sandbox.facts.get("network") or "?"), limit=60)
 
 
-def why_text(sandbox: Sandbox, last_seen: LastSeen | None, now: datetime) -> str:
-    """Why the row is as it is, in one line; empty when there is nothing to say."""
+def why_text(sandbox: Sandbox, last_seen: LastSeen | None, now: datetime, failed: str = "") -> str:
+    """Why the row is as it is, in one line; empty when there is nothing to say. `failed`: what failed on it last."""
+    if failed:
+        return harmless_line(failed)
     if sandbox.state is SandboxState.UNKNOWN:
         if last_seen is None:
             return harmless_line(sandbox.state_reason) or "never seen by this dashboard"

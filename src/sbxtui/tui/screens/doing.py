@@ -7,30 +7,28 @@ import json
 from datetime import datetime
 from itertools import count
 
-from sbxtui.core.errors import SbxError
+from sbxtui.core.errors import UsageError
 from sbxtui.core.model import Sandbox, SandboxRecord
-from sbxtui.core.text import harmless_line, iso
-from sbxtui.tui import clock
-from sbxtui.tui.actions import help_text
-from sbxtui.tui.fleet import Fleet, untracked_ids
+from sbxtui.core.names import check_name
+from sbxtui.core.text import iso
+from sbxtui.tui.fleet import untracked_ids
 from sbxtui.tui.messages import LeaveAsked
 from sbxtui.tui.opening import FirstLook
-from sbxtui.tui.operations import Operations, can_resume, can_suspend
+from sbxtui.tui.operations import can_resume, can_suspend
+from sbxtui.tui.screens.ask import AskScreen
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.screens.create import CreateScreen, Wish
-from sbxtui.tui.screens.page import PageScreen
+from sbxtui.tui.screens.telling import Telling
 from sbxtui.tui.themes import MONO_THEME, next_theme
 from sbxtui.tui.widgets.bars import StatusBar
 from sbxtui.tui.words import error_text, names_text, shown_name, state_text
 
 
-class Doing(Operations):
+class Doing(Telling):
     """The actions that change something or open a page; moving about is the main screen's."""
 
     def __init__(self, first_look: FirstLook) -> None:
         super().__init__(first_look)
-        self.fleet = Fleet()
-        self.last_error: tuple[datetime, str, SbxError] | None = None
         self._numbers = count(1)
 
     @property
@@ -101,26 +99,54 @@ class Doing(Operations):
         self.look_up(selected.id, is_asked=True)
 
     def do_explain(self) -> None:
-        """Show the last error with its remedy."""
-        if self.last_error is None and self.fleet.error is None:
+        """Why the selected one is as it is, else why nothing is known, else what failed last; with its remedy."""
+        selected = self.fleet.selected
+        failure = self.fleet.failure_of(selected) if selected is not None else None
+        if failure is not None and selected is not None:
+            self.open_page(f"{shown_name(selected)}: {failure.doing} failed", error_text(failure.error))
+        elif self.fleet.error is not None:
+            self.open_page("Why states are not known", error_text(self.fleet.error))
+        elif self.last_error is not None:
+            at, doing, error = self.last_error
+            self.open_page(f"{doing}, {at.astimezone():%H:%M:%S}", error_text(error))
+        else:
             self.tell("nothing failed so far")
-            return
-        if self.fleet.error is not None:
-            self.app.push_screen(PageScreen("Why states are not known", error_text(self.fleet.error)))
-            return
-        assert self.last_error is not None
-        at, doing, error = self.last_error
-        self.app.push_screen(PageScreen(f"{doing}, {at.astimezone():%H:%M:%S}", error_text(error)))
 
-    def do_help(self) -> None:
-        """Show every action."""
-        self.app.push_screen(PageScreen("Help", help_text()))
+    def do_rename(self) -> None:
+        """Ask for another name."""
+        selected = self.fleet.selected
+        if selected is None or not selected.is_tracked:
+            self.tell("only what has a name here can be renamed: a adopts it", "warning")
+            return
+
+        def answered(name: str | None) -> None:
+            if name:
+                self.start_rename(self._begin("renaming", [selected]), selected, name)
+
+        line = f"sbx rename {selected.name} {{}}"
+        self.app.push_screen(
+            AskScreen(f"Rename {selected.name}", selected.name, line=line.format, check=name_problem), answered
+        )
+
+    def do_adopt(self) -> None:
+        """Ask which name a machine without one gets."""
+        selected = self.fleet.selected
+        if selected is None or selected.is_tracked or not selected.id:
+            self.tell("it has a name already; R renames it" if selected else "there is nothing to adopt", "warning")
+            return
+
+        def answered(name: str | None) -> None:
+            if name is not None:
+                self.start_adopt(self._begin("adopting", [selected]), selected, name)
+
+        line = f"sbx adopt {selected.id} {{}}"
+        self.app.push_screen(AskScreen("Adopt it as", line=line.format, check=name_problem, hint="a name"), answered)
 
     def do_theme(self) -> None:
         """Switch to the next theme."""
         self.app.theme = next_theme(self.app.theme)
         self.set_class(self.app.theme == MONO_THEME, "-mono")
-        self.tell(f"theme {self.app.theme}")
+        self.tell(f"theme {self.app.theme.removeprefix('sbx-')}")
 
     def do_palette(self) -> None:
         """Open the list of all actions."""
@@ -145,24 +171,9 @@ class Doing(Operations):
         """What leaving would cut off, in words."""
         return self.query_one(StatusBar).works
 
-    def tell(self, words: str, severity: str = "information") -> None:
-        """A toast; its words are never markup."""
-        match severity:
-            case "error":
-                self.notify(harmless_line(words), severity="error", markup=False, timeout=8)
-            case "warning":
-                self.notify(harmless_line(words), severity="warning", markup=False)
-            case _:
-                self.notify(harmless_line(words), markup=False)
-
-    def failed(self, doing: str, error: SbxError) -> None:
-        """Keep an error for `o` and toast it."""
-        self.last_error = (clock.now(), doing, error)
-        self.tell(f"{doing}: {error.message} (o explains)", "error")
-
     def show_record(self, sandbox: Sandbox, record: SandboxRecord) -> None:
         """Open the page with a record as JSON."""
-        self.app.push_screen(PageScreen(f"{shown_name(sandbox)} · record", record_json(sandbox, record)))
+        self.open_page(f"{shown_name(sandbox)} · record", record_json(sandbox, record))
 
     def _create_wished(self, wish: Wish | None) -> None:
         if wish is None:
@@ -188,6 +199,15 @@ def record_json(sandbox: Sandbox, record: SandboxRecord) -> str:
     return json.dumps(
         {"record": dataclasses.asdict(record), "here": row}, indent=2, default=_json_value, ensure_ascii=False
     )
+
+
+def name_problem(name: str) -> str:
+    """Why a name cannot be one; empty when it can."""
+    try:
+        check_name(name)
+    except UsageError as exc:
+        return f"{exc.message}: {exc.hint}"
+    return ""
 
 
 def _json_value(value: object) -> object:

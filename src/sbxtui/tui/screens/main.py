@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
 from sbxtui.core.model import SandboxId, SandboxRecord
 from sbxtui.tui import clock, messages
-from sbxtui.tui.actions import bindings
 from sbxtui.tui.fleet import key_of
+from sbxtui.tui.keymap import Keymap
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.screens.moving import Moving
+from sbxtui.tui.tabs.base import View
 from sbxtui.tui.tabs.run import RunTab
 from sbxtui.tui.themes import MONO_THEME
 from sbxtui.tui.widgets.bars import Header, KeyBar, StatusBar
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput, FleetPane
 from sbxtui.tui.widgets.table import FleetTable
 from sbxtui.tui.widgets.transcript import Transcript
-from sbxtui.tui.words import names_text
+from sbxtui.tui.words import names_text, shown_name
 
 _DETAIL_REST_S = 0.3
 
@@ -31,10 +29,6 @@ _DETAIL_REST_S = 0.3
 class MainScreen(Moving):
     """Everything on one screen; `do` is the one entry of every key, click and palette line."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(),
-        Binding("ctrl+c", "do('hint_quit')", show=False, priority=False),
-    ]
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  # textual declares it so
         (0, "-tiny"),
         (40, "-narrow"),
@@ -47,8 +41,8 @@ class MainScreen(Moving):
         (15, "-tall"),
     ]
 
-    def __init__(self, first_look: FirstLook, *, is_looked: bool) -> None:
-        super().__init__(first_look)
+    def __init__(self, first_look: FirstLook, keymap: Keymap, *, is_looked: bool) -> None:
+        super().__init__(first_look, keymap)
         self._is_looked = is_looked
         self.isolation = ""
         self.record: SandboxRecord | None = None
@@ -69,6 +63,9 @@ class MainScreen(Moving):
     def on_mount(self) -> None:
         self.set_class(self.app.theme == MONO_THEME, "-mono")
         self.query_one(FleetTable).focus()
+        self.query_one(KeyBar).show(self.actions_here())
+        for problem in self.keymap.problems:
+            self.tell(problem, "warning")
         if self._is_looked:
             self._opened(self.first_look)
         else:
@@ -120,9 +117,12 @@ class MainScreen(Moving):
         words += [good[0].words] if len(good) == 1 and good[0].words not in ("", message.done) else []
         words += [f"{len(bad)} failed"] if bad else []
         self.query_one(StatusBar).end(message.work, ": ".join(words), "warn" if bad else "good")
+        keys = {shown_name(one): key_of(one) for one in message.targets}
+        for one in good:
+            self.fleet.failures.pop(keys.get(one.name, ""), None)
         for one in bad:
             assert one.error is not None
-            self.failed(one.name, one.error)
+            self.failed(_verb_of(message.work), one.error, [keys[one.name]] if one.name in keys else [])
         self.services.watch.look_now()
 
     @on(messages.RecordSeen)
@@ -147,10 +147,19 @@ class MainScreen(Moving):
         if message.error is not None:
             self.failed("run", message.error)
 
+    def last_output(self) -> str:
+        """What the last command printed in the selected sandbox."""
+        return self.query_one(RunTab).last_output()
+
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A worker that failed as no service promises: keep a report, tell, and go on."""
         if event.state is WorkerState.ERROR and event.worker.error is not None:
             self.post_message(messages.WorkFailed(event.worker.error))
+
+    @on(messages.ContextsSeen)
+    def contexts_seen(self, message: messages.ContextsSeen) -> None:
+        """Ask which one."""
+        self.choose_context(message.contexts)
 
     # What widgets tell.
 
@@ -165,7 +174,10 @@ class MainScreen(Moving):
 
     @on(FleetTable.Opened)
     def open_detail(self) -> None:
-        """Go to the detail."""
+        """Go to the detail; where there is nothing yet, make the first sandbox."""
+        if not self.fleet.all and self.is_open and not self.fleet.is_cached and self.fleet.error is None:
+            self.act("create")
+            return
         self._to_front("detail", self.query_one(DetailPane).first_inside())
 
     @on(FleetTable.SortAsked)
@@ -199,7 +211,7 @@ class MainScreen(Moving):
             worker.cancel()
 
     def on_resize(self) -> None:
-        self.query_one(Header).show(self.fleet, self.isolation)
+        self.query_one(Header).show(self.fleet, self.isolation, is_read_only=self.keymap.is_read_only)
 
     def on_app_focus(self) -> None:
         self._look_at(True)
@@ -224,6 +236,8 @@ class MainScreen(Moving):
         if not self._is_watching:
             self._is_watching = True
             self.follow()
+            for tab in self.query_one(DetailPane).tabs:
+                tab.opened()
 
     def _go_to_awaited(self) -> None:
         """Put the cursor on what was just made, as soon as the list has it."""
@@ -243,18 +257,22 @@ class MainScreen(Moving):
 
     def draw(self) -> None:
         """Draw everything as it is now."""
-        self.query_one(Header).show(self.fleet, self.isolation)
+        self.query_one(Header).show(self.fleet, self.isolation, is_read_only=self.keymap.is_read_only)
         self.query_one(StatusBar).set_marks(len(self.fleet.marks))
         self.query_one(FleetPane).show(self.first_look.error, self.isolation)
         self._draw_detail()
 
     def _draw_detail(self) -> None:
-        self.query_one(DetailPane).show(self.fleet, self.record, self.isolation)
+        self.query_one(DetailPane).show(View(self.fleet, self.record, self.isolation))
 
     def _tick(self) -> None:
         """Once a second: what is old gets older, what runs runs longer."""
         self.query_one(FleetPane).tick()
         self.query_one(StatusBar).tick()
-        run = self.query_one(RunTab)
-        if any(transcript.is_running for transcript in run.transcripts.values()):
-            run.refresh_status()
+        for tab in self.query_one(DetailPane).shown_tabs():
+            tab.tick()
+
+
+def _verb_of(work: str) -> str:
+    """What a piece of work does, from its name: `suspending-3`."""
+    return {"suspending": "stop", "resuming": "start", "removing": "remove"}.get(work.rpartition("-")[0], "it")

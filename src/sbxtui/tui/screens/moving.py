@@ -2,42 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
 from textual import events
 from textual.widget import Widget
 from textual.widgets import Input
 
-from sbxtui.tui.actions import WHILE_TYPING
-from sbxtui.tui.screens.doing import Doing
-from sbxtui.tui.tabs.run import LineInput
+from sbxtui.tui.actions import SANDBOXES, Action
+from sbxtui.tui.screens.helping import Helping
+from sbxtui.tui.widgets.bars import KeyBar
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
 from sbxtui.tui.widgets.table import FleetTable
 
 
-class Moving(Doing):
+class Moving(Helping):
     """What changes the view only. `do` is the one entry of every key, click and palette line."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "do" and isinstance(self.focused, Input):
-            return parameters[0] in WHILE_TYPING
-        return super().check_action(action, parameters)
+        if action != "do":
+            return super().check_action(action, parameters)
+        return any(one.id == parameters[0] for one in self.actions_here())
 
     def action_do(self, action_id: str) -> None:
-        getattr(self, f"do_{action_id}")()
+        self.act(action_id)
 
-    def do_hint_quit(self) -> None:
-        """Ctrl-C means many things to people; leaving by it would lose work."""
-        self.tell("q quits · ctrl+c stops a command while its line has the focus")
+    def act(self, action_id: str) -> None:
+        """Do an action of the registry, wherever it lives."""
+        if self.keymap.get(action_id) is None:
+            self.tell("this dashboard is read-only", "warning")
+            return
+        self._doer(action_id)()
+
+    def _doer(self, action_id: str) -> Callable[[], None]:
+        """The method of the focused widget, of one around it, of a tab, or of this screen."""
+        if action_id.startswith("tab_"):
+            return partial(self.query_one(DetailPane).show_tab, action_id.removeprefix("tab_"))
+        near = self.focused.ancestors_with_self if self.focused is not None else ()
+        for place in (*near, self, *self.query_one(DetailPane).tabs):
+            if (method := getattr(place, f"do_{action_id}", None)) is not None:
+                return method  # type: ignore[no-any-return]  # every do_ method is one
+        raise LookupError(f"no do_{action_id}")
+
+    def scopes(self) -> Sequence[str]:
+        """Where the focus is, nearest first."""
+        near: Any = self.focused.ancestors_with_self if self.focused is not None else ()
+        return next((place.SCOPES for place in near if hasattr(place, "SCOPES")), (SANDBOXES,))
+
+    def actions_here(self) -> list[Action]:
+        """The actions whose keys work where the focus is."""
+        return self.keymap.here(self.scopes(), is_typing=isinstance(self.focused, Input))
 
     def do_run(self) -> None:
         """Go to the command line of the selected sandbox."""
-        self.query_one(DetailPane).show_tab("run")
-        self._to_front("detail", self.query_one(LineInput))
+        self._to_tab("run")
 
     def do_filter(self) -> None:
         """Open the filter."""
         box = self.query_one(FilterInput)
         box.display = True
         self.set_focus(box)
+
+    def do_filter_keep(self) -> None:
+        """Back to the list."""
+        self._to_front("fleet", self.query_one(FleetTable))
 
     def do_sort(self) -> None:
         """The next order."""
@@ -56,23 +85,25 @@ class Moving(Doing):
         self.draw()
 
     def do_next_pane(self) -> None:
-        """To the other pane."""
-        if self.has_class("-detail-front"):
-            self._to_front("fleet", self.query_one(FleetTable))
-        else:
-            self._to_front("detail", self.query_one(DetailPane).first_inside())
+        """To the next pane: the list, the tab, the pinned tab."""
+        self._step_pane(1)
 
     def do_previous_pane(self) -> None:
-        """To the other pane: there are two."""
-        self.do_next_pane()
+        """To the pane before."""
+        self._step_pane(-1)
 
-    def do_tab_1(self) -> None:
-        """The overview."""
-        self.query_one(DetailPane).show_tab("overview")
+    def do_next_tab(self) -> None:
+        """The next tab."""
+        self.query_one(DetailPane).step(1)
 
-    def do_tab_2(self) -> None:
-        """The run tab."""
-        self.query_one(DetailPane).show_tab("run")
+    def do_previous_tab(self) -> None:
+        """The tab before."""
+        self.query_one(DetailPane).step(-1)
+
+    def do_pin(self) -> None:
+        """Keep this tab in view, or let it go."""
+        pinned = self.query_one(DetailPane).toggle_pin()
+        self.tell(f"{pinned} stays in view below the other tabs; P lets it go" if pinned else "nothing is pinned")
 
     def do_zoom(self) -> None:
         """The focused pane alone, or both again."""
@@ -98,10 +129,29 @@ class Moving(Doing):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         is_detail = self.query_one("#detail") in event.widget.ancestors_with_self
         self.set_class(is_detail, "-detail-front")
+        self.query_one(KeyBar).show(self.actions_here())
+
+    def on_descendant_blur(self) -> None:
+        self.query_one(KeyBar).show(self.actions_here())
 
     def draw(self) -> None:
         """Draw everything as it is now."""
         raise NotImplementedError
+
+    def _step_pane(self, by: int) -> None:
+        detail = self.query_one(DetailPane)
+        stops: list[tuple[str, Widget]] = [("fleet", self.query_one(FleetTable))]
+        stops += [("detail", tab.first_inside()) for tab in detail.shown_tabs()]
+        near = set(self.focused.ancestors_with_self) if self.focused is not None else set()
+        at = 0
+        for place, tab in enumerate(detail.shown_tabs(), start=1):
+            at = place if tab in near else at
+        self._to_front(*stops[(at + by) % len(stops)])
+
+    def _to_tab(self, tab_id: str) -> None:
+        detail = self.query_one(DetailPane)
+        detail.show_tab(tab_id)
+        self._to_front("detail", detail.tab(tab_id).first_inside())
 
     def _to_front(self, pane: str, widget: Widget) -> None:
         """Focus a widget; where only one pane is shown, its pane is shown first."""

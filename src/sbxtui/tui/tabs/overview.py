@@ -14,6 +14,7 @@ from sbxtui.core.model import Sandbox, SandboxRecord
 from sbxtui.core.text import harmless_line, short_age
 from sbxtui.tui import clock
 from sbxtui.tui.fleet import Fleet
+from sbxtui.tui.tabs.base import Tab, View
 from sbxtui.tui.words import network_text, shown_name, size_text, state_text, state_tone, why_text
 
 _LABEL_WIDTH = 11
@@ -21,7 +22,7 @@ _LABEL_WIDTH = 11
 _KNOWN_FACTS = frozenset({"network", "memory_mib", "guest_version", "isolation", "launch", "ended", "kills_noted"})
 
 
-class OverviewTab(VerticalScroll, can_focus=True):
+class OverviewTab(Tab):
     """Facts as label and value, one a line."""
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -29,15 +30,20 @@ class OverviewTab(VerticalScroll, can_focus=True):
         self._shown: Content | None = None
 
     def compose(self) -> ComposeResult:
-        yield Static(id="facts", markup=False)
+        with VerticalScroll(id="facts-body", can_focus=True):
+            yield Static(id="facts", markup=False)
 
-    def show(self, fleet: Fleet, record: SandboxRecord | None, isolation: str) -> None:
-        """Show the sandbox under the cursor; `record` is the control plane's, if it was told."""
-        sandbox = fleet.selected
+    def first_inside(self) -> VerticalScroll:
+        """What scrolls."""
+        return self.query_one("#facts-body", VerticalScroll)
+
+    def show(self, view: View) -> None:
+        """Show the sandbox under the cursor."""
+        sandbox = view.sandbox
         if sandbox is None:
             self._say(Content.styled("no sandbox is selected", "$sbx-muted"))
             return
-        facts = facts_of(sandbox, fleet, record, isolation, clock.now())
+        facts = facts_of(sandbox, view.fleet, view.record, view.isolation, clock.now())
         self._say(Content("\n").join(_line(*fact) for fact in facts))
 
     def _say(self, content: Content) -> None:
@@ -54,6 +60,10 @@ def facts_of(
     last_seen = fleet.last_seen_of(sandbox)
     yield "name", shown_name(sandbox) + ("" if sandbox.is_tracked else "  untracked: `sbx adopt ID NAME`"), ""
     yield "state", _state_words(sandbox, fleet, now), state_tone(sandbox.state)
+    failure = fleet.failure_of(sandbox)
+    if failure is not None:
+        yield "failed", harmless_line(f"{failure.doing}: {failure.error.message}"), "warn"
+        yield "do", harmless_line(failure.error.hint), "warn"
     reason = (record.state_reason if record else "") or why_text(sandbox, last_seen, now)
     candidates = [
         ("why", reason, "warn" if state_tone(sandbox.state) in ("warn", "gone") else ""),

@@ -7,29 +7,33 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 
 from sbxtui.core.model import Sandbox, SandboxState
+from sbxtui.tui.actions import SANDBOXES, Action
 from sbxtui.tui.fleet import early_key_of, key_of
-from sbxtui.tui.widgets.output import OutputView
+from sbxtui.tui.tabs.base import Tab, View
+from sbxtui.tui.widgets.output import OUTPUT, OUTPUT_ACTIONS, OutputView
 from sbxtui.tui.widgets.transcript import Transcript
 from sbxtui.tui.words import shown_name, state_text
 
 _HISTORY_LINES = 200
+LINE = "line"
+ACTIONS = (
+    Action("line_run", "enter", "run it", "", "Runs the line in the sandbox.", 1, LINE, changes=True, is_native=True),
+    Action("line_stop", "ctrl+c", "stop", "", "Ends the running command; else empties the line.", 2, LINE),
+    Action("line_earlier", "up", "earlier", "", "The line before.", 3, LINE),
+    Action("line_later", "down", "later", "", "The line after.", 0, LINE),
+    *OUTPUT_ACTIONS,
+)
 
 
 class LineInput(Input):
     """A command line: up and down walk through earlier lines, ctrl+c stops what runs."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "history(-1)", "earlier", show=False),
-        Binding("down", "history(1)", "later", show=False),
-        Binding("ctrl+c", "stop", "stop", show=False),
-        Binding("escape", "screen.do('back')", "back", show=False),
-    ]
+    SCOPES: ClassVar[tuple[str, ...]] = (LINE,)
 
     class StopAsked(Message):
         """The person wants the running command to end."""
@@ -45,19 +49,32 @@ class LineInput(Input):
             self.lines = [*self.lines, line][-_HISTORY_LINES:]
         self._at = len(self.lines)
 
-    def action_history(self, by: int) -> None:
+    def do_line_run(self) -> None:
+        """Run it, as enter does."""
+        self.call_later(self.action_submit)
+
+    def do_line_earlier(self) -> None:
+        """The line before."""
+        self._step_history(-1)
+
+    def do_line_later(self) -> None:
+        """The line after."""
+        self._step_history(1)
+
+    def do_line_stop(self) -> None:
+        """End what runs."""
+        self.post_message(self.StopAsked())
+
+    def _step_history(self, by: int) -> None:
         self._at = max(0, min(self._at + by, len(self.lines)))
         self.value = self.lines[self._at] if self._at < len(self.lines) else ""
         self.cursor_position = len(self.value)
 
-    def action_stop(self) -> None:
-        self.post_message(self.StopAsked())
 
-
-class RunTab(Vertical):
+class RunTab(Tab):
     """Output above, line below. Each sandbox has its own transcript, which goes on while another one is shown."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "stop", "stop", show=False)]
+    SCOPES: ClassVar[tuple[str, ...]] = (OUTPUT, SANDBOXES)
 
     class Submitted(Message):
         """Run `line` in `sandbox`."""
@@ -88,12 +105,23 @@ class RunTab(Vertical):
             yield Static("$ ", id="run-prompt", markup=False)
             yield LineInput(id="line")
 
-    def show(self, sandbox: Sandbox | None) -> None:
-        """Show the transcript of a sandbox; None: there is none to show."""
+    def first_inside(self) -> LineInput:
+        """The line."""
+        return self.query_one(LineInput)
+
+    def tick(self) -> None:
+        """What runs runs longer."""
+        transcript = self._transcript()
+        if transcript is not None and transcript.is_running:
+            self.refresh_status()
+
+    def show(self, view: View) -> None:
+        """Show the transcript of the sandbox under the cursor."""
+        sandbox = view.sandbox
         is_other = self.sandbox is None or sandbox is None or key_of(sandbox) != key_of(self.sandbox)
         self.sandbox = sandbox
         self._keep_early_transcript()
-        self.query_one(LineInput).disabled = sandbox is None
+        self.query_one(LineInput).disabled = sandbox is None or self.is_read_only
         if is_other:
             self.query_one(OutputView).show(self._transcript() or Transcript())
         self.refresh_status()
@@ -137,8 +165,13 @@ class RunTab(Vertical):
         self.post_message(self.Submitted(self.sandbox, line, transcript))
         self.refresh_status()
 
+    def do_output_stop(self) -> None:
+        """End what runs, from the output."""
+        self.stop_asked()
+
     @on(LineInput.StopAsked)
-    def action_stop(self) -> None:
+    def stop_asked(self) -> None:
+        """End what runs; where nothing does, empty the line."""
         transcript = self._transcript()
         if transcript is not None and transcript.is_running:
             self.post_message(self.StopAsked(transcript))
@@ -149,6 +182,16 @@ class RunTab(Vertical):
     def output_changed(self) -> None:
         """Following, pausing or dropping changed the status."""
         self.refresh_status()
+
+    @on(OutputView.CopyAsked)
+    def copy_asked(self, message: OutputView.CopyAsked) -> None:
+        """Copy from the output."""
+        self.main.copy(message.text, message.what)
+
+    def last_output(self) -> str:
+        """What the last command printed; empty when there was none."""
+        transcript = self._transcript()
+        return transcript.text_of(transcript.blocks[-1]) if transcript is not None and transcript.blocks else ""
 
     def _transcript(self) -> Transcript | None:
         return self.transcripts.get(key_of(self.sandbox)) if self.sandbox else None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import monotonic
 
 from rich.cells import cell_len
-from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.core.text import harmless_line
-from sbxtui.tui.actions import Action, footer_actions
+from sbxtui.tui.actions import Action
 from sbxtui.tui.fleet import Fleet
+from sbxtui.tui.keymap import footer_actions
 from sbxtui.tui.words import counts_text
 
 
@@ -33,14 +34,18 @@ class Bar(Static):
 class Header(Bar):
     """Where we are: context, isolation in words, counts."""
 
-    def show(self, fleet: Fleet, isolation: str) -> None:
+    def show(self, fleet: Fleet, isolation: str, *, is_read_only: bool) -> None:
         """Draw it for the fleet's context."""
+        limits = "read-only  " * is_read_only
         if fleet.context is None:
-            self.say(Content.assemble((" sbx", "bold $sbx-key")))
+            self.say(Content.assemble((" sbx  ", "bold $sbx-key"), (limits, "bold $sbx-warn")))
             return
+        # No machine of the platform lives longer than this, whatever it does.
+        cap = "  each ends after 8h" if fleet.context.kind is ContextKind.AWS else ""
         place, tone = isolation_words(fleet.context, isolation)
         name = context_words(fleet.context)
-        used = len(" sbx  ") + cell_len(name) + cell_len(place) + 2 * len("  ")
+        used = len(" sbx  ") + cell_len(name) + cell_len(place) + 2 * len("  ") + len(limits)
+        counts = counts_text(fleet.all, max(0, self.size.width - used - 1))
         self.say(
             Content.assemble(
                 (" sbx  ", "bold $sbx-key"),
@@ -48,7 +53,8 @@ class Header(Bar):
                 ("  ", ""),
                 (place, f"$sbx-{tone}"),
                 ("  ", ""),
-                (counts_text(fleet.all, max(0, self.size.width - used - 1)), "$sbx-muted"),
+                (limits, "bold $sbx-warn"),
+                (counts + (cap if used + len(counts) + len(cap) < self.size.width else ""), "$sbx-muted"),
             )
         )
 
@@ -119,13 +125,22 @@ class StatusBar(Bar):
 
 
 class KeyBar(Bar):
-    """The keys that are worth knowing here; a click does the same."""
+    """The keys that work where the focus is; a click does the same."""
 
-    def on_resize(self, event: events.Resize) -> None:
-        self.say(Content(" ").join(_key(action) for action in footer_actions(event.size.width)))
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._here: Sequence[Action] = ()
+
+    def show(self, here: Sequence[Action]) -> None:
+        """Show the most useful of the actions that work here."""
+        self._here = here
+        self.say(Content(" ") + Content(" ").join(_key(action) for action in footer_actions(self.size.width, here)))
+
+    def on_resize(self) -> None:
+        self.show(self._here)
 
 
 def _key(action: Action) -> Content:
     # Keys and labels are our own words, so that markup is safe here.
     key = action.shown_key.replace("[", r"\[")
-    return Content.from_markup(f"[@click=screen.do('{action.id}')] [bold $sbx-key]{key}[/] {action.label}[/]")
+    return Content.from_markup(f"[@click=screen.do('{action.id}')][bold $sbx-key]{key}[/] {action.label} [/]")

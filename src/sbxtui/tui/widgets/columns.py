@@ -80,7 +80,9 @@ def cell_text(column: Column, sandbox: Sandbox, fleet: Fleet, now: datetime) -> 
         case "NET":
             return network_text(sandbox)
         case _:
-            return why_text(sandbox, fleet.last_seen_of(sandbox), now)
+            failure = fleet.failure_of(sandbox)
+            failed = f"{failure.doing} failed: {failure.error.message} (o)" if failure else ""
+            return why_text(sandbox, fleet.last_seen_of(sandbox), now, failed)
 
 
 def fitted(text: str, width: int) -> str:

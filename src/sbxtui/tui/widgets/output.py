@@ -6,14 +6,35 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.binding import Binding, BindingType
+from textual import events
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
-from sbxtui.tui.widgets.transcript import Kind, Line, Transcript
+from sbxtui.tui.actions import SANDBOXES, Action
+from sbxtui.tui.widgets.folds import Folds
+from sbxtui.tui.widgets.transcript import Block, Kind, Line, Transcript
+
+OUTPUT = "output"
+OUTPUT_ACTIONS = (
+    Action("output_down", "j,down", "down", scope=OUTPUT),
+    Action("output_up", "k,up", "up", "", "Any way up pauses.", scope=OUTPUT),
+    Action("output_page_down", "pagedown,ctrl+d", "page down", scope=OUTPUT),
+    Action("output_page_up", "pageup,ctrl+u", "page up", scope=OUTPUT),
+    Action("output_top", "g,home", "oldest", scope=OUTPUT),
+    Action("output_follow", "G,end", "follow", "", "The end, and stay there.", 2, OUTPUT),
+    Action("output_left", "h,left", "left", scope=OUTPUT),
+    Action("output_right", "l,right", "right", scope=OUTPUT),
+    Action("output_fold", "space,enter", "fold", "", "Folds a command's output, or shows it again.", 3, OUTPUT),
+    Action("output_fold_all", "F", "fold all", "", "Folds all, or shows all again.", 5, OUTPUT),
+    Action("output_next", "right_curly_bracket", "next", "", "The next command.", 0, OUTPUT),
+    Action("output_previous", "left_curly_bracket", "command", "", "The command before.", 4, OUTPUT),
+    Action("output_copy", "y", "copy", "", "What is selected, else what is on screen.", 6, OUTPUT),
+    Action("output_stop", "ctrl+c", "stop", "", "Ends the running command.", 7, OUTPUT),
+)
 
 _PAINT_EVERY_S = 1 / 15
 _SIDEWAYS_CELLS = 16
@@ -27,17 +48,15 @@ class OutputView(ScrollView, can_focus=True):
     OutputView { overflow-x: hidden; scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"output--{kind.value}" for kind in Kind} | {"output--lost"}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "scroll_by(1)", "down", show=False),
-        Binding("k,up", "scroll_by(-1)", "up", show=False),
-        Binding("pagedown,ctrl+d", "scroll_page(1)", "page down", show=False),
-        Binding("pageup,ctrl+u", "scroll_page(-1)", "page up", show=False),
-        Binding("g,home", "top", "oldest", show=False),
-        Binding("G,end", "follow", "follow", show=False),
-        Binding("h,left", "sideways(-1)", "left", show=False),
-        Binding("l,right", "sideways(1)", "right", show=False),
-        Binding("y", "copy", "copy", show=False),
-    ]
+    SCOPES: ClassVar[tuple[str, ...]] = (OUTPUT, SANDBOXES)
+
+    class CopyAsked(Message):
+        """The person wants to have this text."""
+
+        def __init__(self, text: str, what: str) -> None:
+            super().__init__()
+            self.text = text
+            self.what = what
 
     class Changed(Message):
         """Following or pausing changed, or there is more to say about what is kept."""
@@ -48,6 +67,7 @@ class OutputView(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.transcript = Transcript()
+        self.folds = Folds(self.transcript)
         self.is_following = True
         self._top = 0
         self._widest = 0
@@ -68,79 +88,188 @@ class OutputView(ScrollView, can_focus=True):
             self._paint_timer = self.set_timer(_PAINT_EVERY_S, self._paint_now)
 
     def paint(self) -> None:
-        """Draw the transcript as it is now."""
-        lines = self.transcript.end - self.transcript.first
-        self.virtual_size = Size(max(self._widest, self.size.width), lines)
+        """Draw the transcript as it is now; a paused view keeps the line at its top."""
+        folds = self.folds = Folds(self.transcript)
+        self.virtual_size = Size(max(self._widest, self.size.width), folds.rows)
         if self.is_following:
-            self._top = max(self.transcript.first, self.transcript.end - self.size.height)
+            self._top = folds.seq_at(max(0, folds.rows - self.size.height))
         self._top = max(self._top, self.transcript.first)
         self._is_painting = True
         # Forced: the scrollbar that would allow it appears only with the next layout.
-        self.scroll_to(y=self._top - self.transcript.first, animate=False, force=True)
+        self.scroll_to(y=folds.row_of(self._top), animate=False, force=True)
         self._is_painting = False
         # Scrolling by nothing draws nothing; at the cap the lines move while the offset stays.
         self.refresh()
         self.post_message(self.Changed())
 
     @property
+    def top_row(self) -> int:
+        """The row at the top of the screen."""
+        return self.folds.row_of(self._top)
+
+    @property
     def newer_lines(self) -> int:
-        """How many lines came in below the screen while paused."""
-        return max(0, self.transcript.end - self._top - self.size.height)
+        """How many rows came in below the screen while paused."""
+        return max(0, Folds(self.transcript).rows - self.top_row - self.size.height)
 
     def visible_text(self) -> str:
         """The lines on screen, for copying."""
-        shown = (self.transcript.line(self._top + y) for y in range(self.size.height))
-        return "\n".join(line.text for line in shown if line is not None)
+        return "\n".join(self._text_of(row) for row in range(self.top_row, self.top_row + self.size.height)).rstrip()
+
+    def current_block(self) -> Block | None:
+        """The last block while following, else the one at the top of the screen."""
+        if self.is_following:
+            return self.transcript.blocks[-1] if self.transcript.blocks else None
+        return self.folds.block_at(self.top_row)
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        line = self.transcript.line(self.transcript.first + self.scroll_offset.y + y)
+        width, row = self.size.width, self.scroll_offset.y + y
+        line = self.transcript.line(self.folds.seq_at(row)) if row < self.folds.rows else None
         if line is None:
             return Strip.blank(width, self.rich_style)
-        style = self._style(line)
-        strip = Strip([Segment(line.text, style)])
+        segments = [Segment(self._text_of(row), self._style(line))]
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(row)) is not None:
+            segments = _lit(segments[0], *span, self.screen.get_component_rich_style("screen--selection"))
+        strip = Strip(segments)
         self._widest = max(self._widest, strip.cell_length)
         x = self.scroll_offset.x
-        return strip.crop_extend(x, x + width, self.rich_style)
+        return strip.apply_offsets(0, row).crop_extend(x, x + width, self.rich_style)
+
+    @property
+    def allow_select(self) -> bool:
+        """Text can be selected with the mouse."""
+        return True
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text and what stands between it and other widgets'."""
+        first = selection.start.y if selection.start is not None else 0
+        last = selection.end.y if selection.end is not None else self.folds.rows - 1
+        lines = [self._text_of(row) for row in range(max(0, first), min(last, self.folds.rows - 1) + 1)]
+        if not lines:
+            return None
+        if selection.end is not None and last < self.folds.rows:
+            lines[-1] = lines[-1][: selection.end.x]
+        if selection.start is not None:
+            lines[0] = lines[0][selection.start.x :]
+        return "\n".join(lines), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Draw it."""
+        self.refresh()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        top = self.transcript.first + round(new_value)
-        if self._is_painting or top == self._top:
+        row = round(new_value)
+        if self._is_painting or row == self.top_row:
             return
         # The person scrolled (wheel, bar or key): at the end means follow again.
-        self._top = top
-        self._set_following(top + self.size.height >= self.transcript.end)
+        self._top = self.folds.seq_at(row)
+        self._set_following(row + self.size.height >= self.folds.rows)
 
     def on_resize(self) -> None:
         self.paint()
 
-    def action_scroll_by(self, lines: int) -> None:
-        self._go(self._top + lines)
+    def on_click(self, event: events.Click) -> None:
+        position = event.get_content_offset(self)
+        if position is None or self.screen.get_selected_text():
+            return
+        row = self.scroll_offset.y + position.y
+        block = self.folds.block_at(row)
+        if block is not None and self.folds.seq_at(row) == block.start:
+            self._fold(block)
 
-    def action_scroll_page(self, pages: int) -> None:
-        self._go(self._top + pages * max(1, self.size.height - 1))
+    def do_output_down(self) -> None:
+        """A line on."""
+        self._go(self.top_row + 1)
 
-    def action_top(self) -> None:
-        self._go(self.transcript.first)
+    def do_output_up(self) -> None:
+        """A line back."""
+        self._go(self.top_row - 1)
 
-    def action_follow(self) -> None:
+    def do_output_page_down(self) -> None:
+        """A page on."""
+        self._go(self.top_row + max(1, self.size.height - 1))
+
+    def do_output_page_up(self) -> None:
+        """A page back."""
+        self._go(self.top_row - max(1, self.size.height - 1))
+
+    def do_output_top(self) -> None:
+        """The oldest line."""
+        self._go(0)
+
+    def do_output_follow(self) -> None:
+        """The end, and stay there."""
         self._set_following(True)
         self.paint()
 
-    def action_sideways(self, steps: int) -> None:
+    def do_output_left(self) -> None:
+        """Sideways."""
+        self._sideways(-1)
+
+    def do_output_right(self) -> None:
+        """Sideways."""
+        self._sideways(1)
+
+    def do_output_fold(self) -> None:
+        """Fold the block at the top of the screen, or the last one while following."""
+        if (block := self.current_block()) is not None:
+            self._fold(block)
+
+    def do_output_fold_all(self) -> None:
+        """Fold all blocks, or unfold them when all are."""
+        wanted = any(not block.is_folded for block in self.transcript.blocks)
+        for block in self.transcript.blocks:
+            block.is_folded = wanted
+        self.paint()
+
+    def do_output_next(self) -> None:
+        """The next command to the top."""
+        later = [block for block in self.transcript.blocks if block.start > self._top]
+        if later:
+            self._go(self.folds.row_of(later[0].start))
+        else:
+            self.do_output_follow()
+
+    def do_output_previous(self) -> None:
+        """The command before to the top."""
+        earlier = [block for block in self.transcript.blocks if block.start < self._top]
+        self._go(self.folds.row_of(earlier[-1].start) if earlier else 0)
+
+    def do_output_copy(self) -> None:
+        """Copy what is selected, else what is on screen."""
+        selected = self.screen.get_selected_text()
+        self.post_message(
+            self.CopyAsked(selected or self.visible_text(), "the selection" if selected else "the screen")
+        )
+
+    def _fold(self, block: Block) -> None:
+        block.is_folded = not block.is_folded
+        self.paint()
+
+    def _text_of(self, row: int) -> str:
+        """A row's text: a command's shows whether it is folded, and then how it ended."""
+        seq = self.folds.seq_at(row)
+        line = self.transcript.line(seq)
+        if line is None:
+            return ""
+        block = self.folds.block_at(row)
+        if block is None or seq != block.start:
+            return line.text
+        if not block.is_folded:
+            return f"▾ {line.text}"
+        return f"▸ {line.text}  [{block.words or 'running'}]"
+
+    def _go(self, row: int) -> None:
+        last_row = max(0, self.folds.rows - self.size.height)
+        self._top = self.folds.seq_at(max(0, min(row, last_row)))
+        self._set_following(row >= last_row)
+        self.paint()
+
+    def _sideways(self, steps: int) -> None:
         self.virtual_size = Size(max(self._widest, self.size.width), self.virtual_size.height)
         self.scroll_to(x=max(0, self.scroll_offset.x + steps * _SIDEWAYS_CELLS), animate=False, force=True)
-
-    def action_copy(self) -> None:
-        self.app.copy_to_clipboard(self.visible_text())
-        self.notify("copied what is shown, by OSC 52 (your terminal may not allow it)", markup=False)
-
-    def _go(self, top: int) -> None:
-        last_top = max(self.transcript.first, self.transcript.end - self.size.height)
-        self._top = max(self.transcript.first, min(top, last_top))
-        self._set_following(top >= last_top)
-        self.paint()
 
     def _set_following(self, is_following: bool) -> None:
         if is_following != self.is_following:
@@ -153,3 +282,11 @@ class OutputView(ScrollView, can_focus=True):
 
     def _style(self, line: Line) -> Style:
         return self.get_component_rich_style(f"output--{line.kind.value}")
+
+
+def _lit(segment: Segment, start: int, end: int, style: Style) -> list[Segment]:
+    """A segment with the characters from `start` to `end` (-1: all the rest) in another style."""
+    text, base = segment.text, segment.style or Style()
+    stop = len(text) if end == -1 else end
+    parts = [(text[:start], base), (text[start:stop], base + style), (text[stop:], base)]
+    return [Segment(part, look) for part, look in parts if part]

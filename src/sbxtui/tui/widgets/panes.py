@@ -5,33 +5,27 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher, Input
+from textual.widgets import Input
 
 from sbxtui.core.errors import SbxError
-from sbxtui.core.model import SandboxRecord
 from sbxtui.core.text import harmless_line
 from sbxtui.tui import clock
+from sbxtui.tui.actions import FILTER
 from sbxtui.tui.fleet import Fleet
-from sbxtui.tui.tabs.overview import OverviewTab
-from sbxtui.tui.tabs.run import LineInput, RunTab
+from sbxtui.tui.tabs.base import Tab, View
+from sbxtui.tui.tabs.registry import TABS
 from sbxtui.tui.widgets.notice import Notice, notice_for
 from sbxtui.tui.widgets.table import FleetTable
 from sbxtui.tui.words import freshness_text, shown_name
-
-TABS = (("overview", "1 Overview"), ("run", "2 Run"))
 
 
 class FilterInput(Input):
     """The filter box, hidden until it is asked for."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "screen.do('back')", "back", show=False),
-        Binding("ctrl+c", "screen.do('hint_quit')", show=False),
-    ]
+    SCOPES: ClassVar[tuple[str, ...]] = (FILTER,)
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, placeholder="state:run age<1h !image:py text", compact=True, select_on_focus=False)
@@ -74,47 +68,96 @@ class FleetPane(Vertical):
 
 
 class DetailPane(Vertical):
-    """Tabs on the selected sandbox; their names stand in the border and can be clicked."""
+    """Tabs on the selected sandbox; their names stand in the border and can be clicked. One may be pinned below."""
 
-    _name_shown = ""
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.tabs: list[Tab] = [spec.kind(id=spec.id) for spec in TABS]
+        self.current = TABS[0].id
+        self.pinned = ""
+        self._name_shown = ""
 
     def compose(self) -> ComposeResult:
-        with ContentSwitcher(initial="overview", id="tabs"):
-            yield OverviewTab(id="overview")
-            yield RunTab(id="run")
+        yield from self.tabs
 
     def on_mount(self) -> None:
-        self._say_border()
+        self._arrange()
 
-    def show(self, fleet: Fleet, record: SandboxRecord | None, isolation: str) -> None:
+    def tab(self, tab_id: str) -> Tab:
+        """The tab of an id."""
+        return next(tab for tab in self.tabs if tab.id == tab_id)
+
+    def shown_tabs(self) -> list[Tab]:
+        """The tabs in view, top first."""
+        return [self.tab(one) for one in dict.fromkeys((self.current, self.pinned)) if one]
+
+    def show(self, view: View) -> None:
         """Show the sandbox under the cursor in every tab."""
-        self.query_one(OverviewTab).show(fleet, record, isolation)
-        self.query_one(RunTab).show(fleet.selected)
-        name = shown_name(fleet.selected) if fleet.selected else ""
+        for tab in self.tabs:
+            tab.show(view)
+        name = shown_name(view.sandbox) if view.sandbox else ""
         if name != self._name_shown:
             self._name_shown = name
             self.border_subtitle = Content(f" {name} " if name else "")
 
-    def show_tab(self, tab: str) -> None:
+    def show_tab(self, tab_id: str) -> None:
         """Bring a tab to the front; the focus stays in this pane if it was here."""
         has_focus = self.has_focus_within
-        self.query_one(ContentSwitcher).current = tab
-        self._say_border()
+        self.current = tab_id
+        self._arrange()
+        self.tab(tab_id).brought()
         if has_focus:
-            self.screen.set_focus(self.first_inside())
+            self.screen.set_focus(self.tab(tab_id).first_inside())
+
+    def step(self, by: int) -> None:
+        """The next tab, or the one before."""
+        ids = [spec.id for spec in TABS]
+        self.show_tab(ids[(ids.index(self.current) + by) % len(ids)])
+
+    def toggle_pin(self) -> str:
+        """Pin the current tab, or let the pinned one go; returns the name of what is pinned now."""
+        self.pinned = "" if self.pinned == self.current else self.current
+        self._arrange()
+        return next((spec.label for spec in TABS if spec.id == self.pinned), "")
 
     def first_inside(self) -> Widget:
         """What gets the focus when this pane does."""
-        is_run = self.query_one(ContentSwitcher).current == "run"
-        return self.query_one(LineInput) if is_run else self.query_one(OverviewTab)
+        return self.tab(self.current).first_inside()
+
+    def _arrange(self) -> None:
+        """Show the current tab, and the pinned one below it."""
+        shown = self.shown_tabs()
+        for tab in self.tabs:
+            tab.display = tab in shown
+            is_pinned = tab.id == self.pinned and tab.id != self.current
+            tab.set_class(is_pinned, "-pinned")
+            tab.border_title = Content(f" pinned: {_label_of(tab)} ") if is_pinned else Content("")
+        if self.pinned:
+            last = self.children[-1]
+            if last is not self.tab(self.pinned):
+                self.move_child(self.tab(self.pinned), after=last)
+        self._say_border()
+
+    def on_resize(self) -> None:
+        self._say_border()
 
     def _say_border(self) -> None:
-        current = self.query_one(ContentSwitcher).current
-        parts = [
-            Content.from_markup(f"[@click=screen.do('tab_{at}')]{_tab_label(label, tab == current)}[/]")
-            for at, (tab, label) in enumerate(TABS, start=1)
-        ]
+        """Names of tabs; numbers alone where the width has no room for the others' names."""
+        names = [(at, spec) for at, spec in enumerate(TABS, start=1)]
+        is_wide = sum(len(spec.label) + 4 for _, spec in names) + 4 <= self.size.width
+        parts = []
+        for at, spec in names:
+            is_current = spec.id == self.current
+            label = f"{at} {spec.label}" if is_wide or is_current else str(at)
+            pin = "*" if spec.id == self.pinned else ""
+            parts.append(
+                Content.from_markup(f"[@click=screen.do('tab_{spec.id}')]{_tab_label(label + pin, is_current)}[/]")
+            )
         self.border_title = Content(" ") + Content("  ").join(parts) + Content(" ")
+
+
+def _label_of(tab: Tab) -> str:
+    return next(spec.label for spec in TABS if spec.id == tab.id)
 
 
 def _tab_label(label: str, is_current: bool) -> str:

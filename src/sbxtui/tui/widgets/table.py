@@ -8,7 +8,6 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -17,6 +16,7 @@ from textual.strip import Strip
 
 from sbxtui.core.model import Sandbox
 from sbxtui.tui import clock
+from sbxtui.tui.actions import LIST, SANDBOXES
 from sbxtui.tui.fleet import Fleet, key_of
 from sbxtui.tui.widgets.columns import GUTTER_WIDTH, Slot, cell_text, fitted, layout
 from sbxtui.tui.words import shown_name, state_tone
@@ -33,15 +33,7 @@ class FleetTable(ScrollView, can_focus=True):
         "table--mark",
         *(f"table--{tone}" for tone in ("good", "busy", "calm", "gone", "warn")),
     }
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "down", show=False),
-        Binding("k,up", "move(-1)", "up", show=False),
-        Binding("g,home", "move_to('first')", "first", show=False),
-        Binding("G,end", "move_to('last')", "last", show=False),
-        Binding("pagedown,ctrl+d", "page(1)", "page down", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", "page up", show=False),
-        Binding("enter", "open", "open", show=False),
-    ]
+    SCOPES: ClassVar[tuple[str, ...]] = (LIST, SANDBOXES)
     # Focus changes the cursor's style only; the table is cheap enough to be drawn anew.
     is_lit: reactive[bool] = reactive(False)
 
@@ -125,16 +117,32 @@ class FleetTable(ScrollView, can_focus=True):
             return
         self._put_cursor(at)
 
-    def action_move(self, by: int) -> None:
-        self._put_cursor(self.fleet.cursor + by)
+    def do_list_down(self) -> None:
+        """The next row."""
+        self._put_cursor(self.fleet.cursor + 1)
 
-    def action_page(self, by: int) -> None:
-        self._put_cursor(self.fleet.cursor + by * max(1, self.size.height - 2))
+    def do_list_up(self) -> None:
+        """The row before."""
+        self._put_cursor(self.fleet.cursor - 1)
 
-    def action_move_to(self, end: str) -> None:
-        self._put_cursor(0 if end == "first" else len(self.fleet.rows) - 1)
+    def do_list_first(self) -> None:
+        """The first row."""
+        self._put_cursor(0)
 
-    def action_open(self) -> None:
+    def do_list_last(self) -> None:
+        """The last row."""
+        self._put_cursor(len(self.fleet.rows) - 1)
+
+    def do_list_page_down(self) -> None:
+        """A page on."""
+        self._put_cursor(self.fleet.cursor + max(1, self.size.height - 2))
+
+    def do_list_page_up(self) -> None:
+        """A page back."""
+        self._put_cursor(self.fleet.cursor - max(1, self.size.height - 2))
+
+    def do_list_open(self) -> None:
+        """The detail of the selected sandbox."""
         self.post_message(self.Opened())
 
     def _put_cursor(self, row: int) -> None:

@@ -35,6 +35,20 @@ class Line:
     text: str
 
 
+@dataclass(slots=True)
+class Block:
+    """One command with what it printed: the lines from `start` to before `end`; None while it runs.
+
+    `words` say how it ended.
+    """
+
+    start: int
+    end: int | None = None
+    words: str = ""
+    is_failure: bool = False
+    is_folded: bool = False
+
+
 class Transcript:
     """Lines by sequence number: number `first` is the oldest kept, `end` the next to come.
 
@@ -52,6 +66,7 @@ class Transcript:
         self.dropped = 0
         self.is_running = False
         self.output_lines = 0
+        self.blocks: list[Block] = []
 
     @property
     def end(self) -> int:
@@ -75,6 +90,7 @@ class Transcript:
         self.is_running = True
         self.output_lines = 0
         self._decoders.clear()
+        self.blocks.append(Block(self.end))
         self._append([(Kind.COMMAND, f"$ {harmless_line(command, limit=2_000)}")])
 
     def feed(self, channel: str, data: bytes) -> None:
@@ -103,7 +119,17 @@ class Transcript:
                 self._append([(kind, text)])
         self._partial.clear()
         self.is_running = False
-        self._append([(Kind.FAILED if is_failure else Kind.END, harmless_line(words, limit=2_000))])
+        words = harmless_line(words, limit=2_000)
+        self._append([(Kind.FAILED if is_failure else Kind.END, words)])
+        if self.blocks and self.blocks[-1].end is None:
+            block = self.blocks[-1]
+            block.end, block.words, block.is_failure = self.end, words, is_failure
+
+    def text_of(self, block: Block) -> str:
+        """What a command printed, as lines, without the command and its end; what was dropped is not in it."""
+        end = self.end if block.end is None else block.end - 1
+        lines = (self.line(seq) for seq in range(max(block.start + 1, self.first), end))
+        return "\n".join(line.text for line in lines if line is not None)
 
     def _newest(self, pieces: list[str]) -> list[str]:
         """What of `pieces` can be kept; the rest, and everything before it, is dropped without being looked at."""
@@ -113,9 +139,14 @@ class Transcript:
         lost = len(self._lines) + excess
         self._lines.clear()
         self._chars = 0
-        self.first += lost
-        self.dropped += lost
+        self._lose(lost)
         return pieces[excess:]
+
+    def _lose(self, lines: int) -> None:
+        self.first += lines
+        self.dropped += lines
+        while self.blocks and self.blocks[0].start < self.first:
+            self.blocks.pop(0)
 
     def _append(self, lines: list[tuple[Kind, str]]) -> None:
         self._lines.extend(lines)
@@ -123,8 +154,7 @@ class Transcript:
         while len(self._lines) > self._max_lines or (self._chars > self._max_chars and len(self._lines) > 1):
             _, text = self._lines.popleft()
             self._chars -= len(text)
-            self.first += 1
-            self.dropped += 1
+            self._lose(1)
 
 
 def _cut(pieces: list[str]) -> list[str]:

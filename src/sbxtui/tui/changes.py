@@ -1,0 +1,129 @@
+"""Events of the store as a person reads them: the command line that does the same, who did it, how it ended. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sbxtui.core.model import Event
+from sbxtui.core.text import harmless_line
+
+_LINE_CHARS = 400
+# Told by the events around them.
+_SILENT = frozenset({"sandbox.facts", "infra.outputs"})
+_FAILED = ".failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change: `line` is the command that does it, `result` one or two words, `words` more to say. All harmless.
+
+    `took_s` is None where nobody measured it; `is_open` while it is not over.
+    """
+
+    seq: int
+    at: datetime
+    actor: str
+    subject: str
+    line: str
+    result: str = "ok"
+    words: str = ""
+    took_s: float | None = None
+    is_open: bool = False
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it did not work."""
+        return self.result == "failed"
+
+
+def changes_of(events: Iterable[Event]) -> list[Change]:
+    """The changes behind events, oldest first; a launch's reservation and its end are one."""
+    found: dict[int, Change] = {}
+    launches: dict[tuple[str, str], int] = {}
+    for event in events:
+        if event.kind in _SILENT:
+            continue
+        place = (event.context, event.subject)
+        if event.kind == "sandbox.reserved":
+            launches[place] = event.seq
+            found[event.seq] = replace(_change(event), result="…", is_open=True)
+        elif event.kind in ("sandbox.tracked", "sandbox.removed") and place in launches:
+            begun = found[launches.pop(place)]
+            found[begun.seq] = _ended(begun, event)
+        else:
+            found[event.seq] = _change(event)
+    return list(found.values())
+
+
+def _ended(begun: Change, event: Event) -> Change:
+    """A launch with how it ended."""
+    took_s = (event.at - begun.at).total_seconds()
+    if event.kind == "sandbox.tracked":
+        return replace(begun, result="ok", took_s=took_s, is_open=False)
+    reason = harmless_line(str(event.data.get("reason", "")))
+    return replace(begun, result="failed", words=reason, took_s=took_s, is_open=False)
+
+
+def _change(event: Event) -> Change:
+    took_s = event.data.get("took_s")
+    is_failure = event.kind.endswith(_FAILED)
+    reason = str(event.data.get("error" if is_failure else "reason", ""))
+    return Change(
+        seq=event.seq,
+        at=event.at,
+        actor=harmless_line(event.actor, limit=40),
+        subject=harmless_line(event.subject, limit=80),
+        line=harmless_line(line_of(event), limit=_LINE_CHARS),
+        result="failed" if is_failure else "ok",
+        words="" if reason == "removed" else harmless_line(reason),
+        took_s=float(took_s) if isinstance(took_s, int | float) else None,
+    )
+
+
+def line_of(event: Event) -> str:
+    """The command line that does what an event tells, as a shell takes it."""
+    if isinstance(line := event.data.get("cli"), str) and line:
+        return line
+    kind = event.kind.removesuffix(_FAILED)
+    words = _WORDS.get(kind)
+    if words is None:
+        return f"{kind} {event.subject}".strip()
+    told = {key: _told(value) for key, value in {"from": "SRC", **event.data, "subject": event.subject}.items()}
+    filled = (word.format_map(_Blank(told)) for word in words)
+    return shlex.join(["sbx", *(word for word in filled if word)])
+
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "sandbox.reserved": ("create", "{subject}"),
+    "sandbox.tracked": ("create", "{subject}"),
+    "sandbox.removed": ("rm", "{subject}"),
+    "sandbox.adopted": ("adopt", "{id}", "{subject}"),
+    "sandbox.renamed": ("rename", "{from}", "{subject}"),
+    "sandbox.labels": ("label", "{subject}", "{changed}"),
+    "sandbox.suspend": ("stop", "{subject}"),
+    "sandbox.resume": ("start", "{subject}"),
+    "files.upload": ("cp", "FILE", "{subject}:{path}"),
+    "files.write": ("fs", "write", "{subject}", "{path}"),
+    "files.mkdir": ("fs", "mkdir", "{subject}", "{path}"),
+    "files.rm": ("fs", "rm", "{subject}", "{path}"),
+    "files.mv": ("fs", "mv", "{subject}", "{from}", "{path}"),
+    "files.cp": ("fs", "cp", "{subject}", "{from}", "{path}"),
+    "context.added": ("context", "add", "{subject}"),
+    "context.used": ("context", "use", "{subject}"),
+    "context.removed": ("context", "rm", "{subject}"),
+}
+
+
+class _Blank(dict[str, str]):
+    """What an event does not tell is left out."""
+
+    def __missing__(self, key: str) -> str:
+        return ""
+
+
+def _told(value: object) -> str:
+    # Values of labels are not in events: only which ones changed.
+    return " ".join(f"{one}=…" for one in value) if isinstance(value, list) else str(value)

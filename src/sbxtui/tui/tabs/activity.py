@@ -1,0 +1,167 @@
+"""The activity tab: every change any face made, as the command line that does it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual import on, work
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.widgets import Static
+
+from sbxtui.core.model import Event
+from sbxtui.core.text import iso
+from sbxtui.tui.actions import SANDBOXES, Action
+from sbxtui.tui.changes import Change, changes_of
+from sbxtui.tui.tabs.base import Tab, View
+from sbxtui.tui.widgets.columns import fitted
+from sbxtui.tui.widgets.rows import Row, RowList
+
+ACTIVITY = "activity"
+ACTIONS = (
+    Action("activity_copy", "y", "copy line", "", "Copies the command line under the cursor.", 2, ACTIVITY),
+    Action("activity_open", "enter", "details", "", "All that is known of the change.", 3, ACTIVITY),
+    Action(
+        "activity_scope", "A", "all or one", "sbx events NAME", "Of all sandboxes, or the selected one.", 4, ACTIVITY
+    ),
+)
+# So many events are kept here; older ones are in `sbx events`.
+MAX_EVENTS = 500
+
+
+class ActivityTab(Tab):
+    """A bounded list of changes, newest at the bottom; it follows the end until the cursor is moved up."""
+
+    SCOPES: ClassVar[tuple[str, ...]] = (ACTIVITY, SANDBOXES)
+
+    class Arrived(Message):
+        """Events came in."""
+
+        def __init__(self, events: Sequence[Event]) -> None:
+            super().__init__()
+            self.events = events
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.changes: list[Change] = []
+        self.is_all = True
+        self._events: list[Event] = []
+        self._subject = ""
+
+    def compose(self) -> ComposeResult:
+        yield RowList((ACTIVITY, SANDBOXES), id="changes")
+        yield Static("", id="activity-status", markup=False)
+
+    def opened(self) -> None:
+        """Begin to follow the events."""
+        self.follow()
+
+    @work(exclusive=True, group="activity", exit_on_error=False)
+    async def follow(self) -> None:
+        """Tell of events for as long as the tab lives."""
+        from sbxtui.services.activity import follow_events
+
+        services = self.services
+        latest = max(0, await asyncio.to_thread(services.events.latest_seq) - MAX_EVENTS)
+        async with aclosing(follow_events(services.settings.home, services.events, after_seq=latest)) as batches:
+            async for batch in batches:
+                self.post_message(self.Arrived(batch))
+
+    @on(Arrived)
+    def arrived(self, message: Arrived) -> None:
+        """Show what happened."""
+        self._events = [*self._events, *message.events][-MAX_EVENTS:]
+        self.changes = changes_of(self._events)
+        self._draw()
+
+    def show(self, view: View) -> None:
+        """Keep the list on the selected sandbox, if it is not of all."""
+        subject = view.sandbox.name if view.sandbox is not None else ""
+        if subject != self._subject:
+            self._subject = subject
+            if not self.is_all:
+                self._draw()
+
+    def first_inside(self) -> RowList:
+        """The list."""
+        return self.query_one(RowList)
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    @property
+    def selected(self) -> Change | None:
+        """The change under the cursor."""
+        row = self.query_one(RowList).selected
+        return next((one for one in self.changes if row is not None and str(one.seq) == row.key), None)
+
+    def do_activity_copy(self) -> None:
+        """Copy the line."""
+        if self.selected is not None:
+            self.main.copy(self.selected.line, "the command line")
+
+    def do_activity_open(self) -> None:
+        """Show all that is known of the change."""
+        if self.selected is not None:
+            self.main.open_page("A change", details_of(self.selected))
+
+    @on(RowList.Opened)
+    def row_opened(self) -> None:
+        """A second click does the same."""
+        self.do_activity_open()
+
+    def do_activity_scope(self) -> None:
+        """Of all, or of one."""
+        self.is_all = not self.is_all
+        self._draw()
+
+    def _draw(self) -> None:
+        rows = self.query_one(RowList)
+        shown = [one for one in self.changes if self.is_all or one.subject == self._subject]
+        was_at_end = rows.cursor >= len(rows.rows) - 1
+        rows.show([_row(change, rows.size.width) for change in shown])
+        if was_at_end:
+            rows.move_to(len(shown) - 1)
+        failed = sum(one.is_failure for one in shown)
+        of = "all sandboxes" if self.is_all else self._subject or "no sandbox"
+        words = f"{len(shown)} changes of {of} · {failed} failed" if shown else f"no changes of {of} yet"
+        self.query_one("#activity-status", Static).update(words, layout=False)
+
+
+def _row(change: Change, width: int) -> Row:
+    took = "" if change.took_s is None else f"{change.took_s:.1f}s"
+    head = f"{change.at.astimezone():%H:%M:%S} "
+    tone = "warn" if change.is_failure else "busy" if change.is_open else "good"
+    room = max(0, width - 2 - len(head) - 7 - 7)
+    actor = fitted(change.actor, min(12, room // 3)) if room > 40 else ""
+    room -= cell_len(actor) + 1
+    words = f"  {change.words}" if change.words else ""
+    return Row(
+        str(change.seq),
+        (
+            (head, "muted"),
+            (f"{change.result:<6} ", tone),
+            (f"{took:>6} ", "muted"),
+            (actor + " " if actor else "", "muted"),
+            (fitted(change.line + words, max(0, room)), ""),
+        ),
+    )
+
+
+def details_of(change: Change) -> str:
+    """A change as a page."""
+    took = "not measured" if change.took_s is None else f"{change.took_s:.2f} s"
+    facts = [
+        ("when", iso(change.at)),
+        ("who", change.actor),
+        ("what", change.line),
+        ("result", change.result),
+        ("took", took),
+        ("why", change.words),
+        ("event", str(change.seq)),
+    ]
+    return "\n".join(f"{label:<8} {value}" for label, value in facts if value)

@@ -1,0 +1,87 @@
+"""What every tab of the detail is: shown one sandbox at a time, with its own keys and its own background work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.containers import Vertical
+from textual.widget import Widget
+from textual.worker import Worker, WorkerState
+
+from sbxtui.core.model import Sandbox, SandboxRecord
+from sbxtui.tui.actions import SANDBOXES
+from sbxtui.tui.fleet import Fleet
+from sbxtui.tui.messages import WorkFailed
+
+if TYPE_CHECKING:
+    from sbxtui.tui.screens.doing import Doing
+    from sbxtui.wiring import Services
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the detail is about: the sandbox under the cursor, and what is known around it."""
+
+    fleet: Fleet
+    record: SandboxRecord | None
+    isolation: str
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox under the cursor."""
+        return self.fleet.selected
+
+
+class Tab(Vertical):
+    """A tab. Its actions are `do_<id>` methods; its workers are `@work(group=…, exit_on_error=False)` methods.
+
+    Attributes:
+        SCOPES: Scopes of actions that work while the focus is inside, nearest first.
+    """
+
+    SCOPES: ClassVar[tuple[str, ...]] = (SANDBOXES,)
+
+    @property
+    def main(self) -> Doing:
+        """The main screen, for telling, asking and for what changes sandboxes."""
+        return cast("Doing", self.screen if not self.app.screen_stack else self.app.screen_stack[0])
+
+    @property
+    def services(self) -> Services:
+        """The services of the context; to be used only after `opened`."""
+        return self.main.services
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing may be changed."""
+        return self.main.settings.ui.read_only
+
+    @property
+    def is_in_view(self) -> bool:
+        """Whether this tab is shown now: then it may look at things."""
+        return self.display
+
+    def opened(self) -> None:
+        """The store is open: background work may begin."""
+
+    def show(self, view: View) -> None:
+        """Show the sandbox under the cursor; called at every change of anything, so cheap when nothing is new."""
+
+    def brought(self) -> None:
+        """The person brought this tab to the front."""
+
+    def tick(self) -> None:
+        """A second went by while in view."""
+
+    def first_inside(self) -> Widget:
+        """What gets the focus when the tab does."""
+        return self
+
+    def title(self) -> str:
+        """What the border says when this tab is pinned, besides its name; harmless."""
+        return ""
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self.post_message(WorkFailed(event.worker.error))

@@ -1,0 +1,37 @@
+"""The tabs of the detail, in order. A new tab is its file and its line here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sbxtui.tui.actions import ACTIONS, EVERYWHERE, Action
+from sbxtui.tui.tabs import activity, overview, run
+from sbxtui.tui.tabs.base import Tab
+
+
+@dataclass(frozen=True, slots=True)
+class TabSpec:
+    """One tab: its id (also of its widget), its name on screen, its class, and the actions it brings."""
+
+    id: str
+    label: str
+    kind: type[Tab]
+    actions: tuple[Action, ...] = ()
+    consequence: str = ""
+
+
+TABS: tuple[TabSpec, ...] = (
+    TabSpec("overview", "Overview", overview.OverviewTab, consequence="What is known of the sandbox."),
+    TabSpec("run", "Run", run.RunTab, run.ACTIONS, "Commands you ran in it."),
+    TabSpec("activity", "Activity", activity.ActivityTab, activity.ACTIONS, "Every change, as the line that does it."),
+)
+
+
+def all_actions() -> tuple[Action, ...]:
+    """The whole registry: the screen's actions, one per tab, and those the tabs bring."""
+    own = [action for spec in TABS for action in spec.actions]
+    openers = [
+        Action(f"tab_{spec.id}", str(at), spec.label.lower(), "", spec.consequence, 0, EVERYWHERE)
+        for at, spec in enumerate(TABS, start=1)
+    ]
+    return (*ACTIONS, *openers, *own)
