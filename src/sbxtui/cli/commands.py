@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
+from sbxtui.cli.ended import finish
 from sbxtui.cli.envfile import read_env_file
 from sbxtui.cli.interrupts import Interrupts
 from sbxtui.cli.jobs import find_job
-from sbxtui.cli.killed import KILLED, KillWatch
+from sbxtui.cli.killed import KillWatch
 from sbxtui.cli.stdin import read_stdin
-from sbxtui.core.errors import CommandTimedOut, SbxError, Unsupported, UsageError
+from sbxtui.cli.terminal import check_terminal, run_on_terminal, terminal_size
+from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.jobs import Job
-from sbxtui.core.model import ExecResult
 from sbxtui.services.jobs import Command, OnOutput
 
 _NOT_STARTED = (126, 127)
@@ -25,10 +27,12 @@ _LEAVE_S = 5.0
 
 async def exec_(call: Call) -> int:
     """Run a command in a sandbox."""
-    command = command_of(call)
+    command, is_lending = command_of(call), is_interactive_terminal(call)
     row = await call.services.sandboxes.find(call.args.sandbox)
     if call.args.detach:
         return _begun(call, await call.services.jobs.start(row, command, has_stdin=call.args.stdin))
+    if is_lending:
+        return await run_on_terminal(call, await call.services.jobs.start(row, command, holds=True))
     watch = KillWatch(call, row)
     with interrupts(call) as presses:
         result = await call.services.jobs.exec(
@@ -39,14 +43,17 @@ async def exec_(call: Call) -> int:
 
 
 async def attach(call: Call) -> int:
-    """Take up a job that was begun before: its output, with -i its input, and its exit code."""
+    """Take up a job that was begun before: its output, its input, and its exit code."""
     job = await find_job(call)
+    start = call.args.start
+    if job.has_terminal and sys.stdin.isatty() and not call.out.is_json:
+        return await run_on_terminal(call, job, cursor=start, is_typing=not call.args.no_stdin)
     with interrupts(call) as presses:
         presses.job_started(job)
         try:
-            result = await call.services.jobs.rejoin(
-                job, cursor=call.args.start, stdin=stdin_of(call), on_output=writer_of(call)
-            )
+            async with call.services.jobs.attach(job) as attachment:
+                stdin = None if call.args.no_stdin else stdin_of(call)
+                result = await attachment.run(cursor=start or 0, stdin=stdin, on_output=writer_of(call))
         except asyncio.CancelledError:
             # Only the second Ctrl-C; being ended by a signal of its own, an attached sbx leaves the job alone.
             if presses.is_left:
@@ -55,16 +62,34 @@ async def attach(call: Call) -> int:
     return finish(call, result)
 
 
+def is_interactive_terminal(call: Call) -> bool:
+    """Whether a command shall run on the terminal we have; `-t` alone gives it one that nobody types at.
+
+    Raises:
+        UsageError: We have none.
+    """
+    args = call.args
+    if not (args.tty and args.stdin) or args.detach:
+        return False
+    check_terminal(call, "leave -t out; -i passes input on")
+    return True
+
+
 def command_of(call: Call) -> Command:
     """The command of an `exec` or `run` line."""
     args = call.args
-    if getattr(args, "tty", False):
-        raise Unsupported("`sbx exec` has no terminals yet", hint="leave --tty out; -i passes input on")
     if not args.command:
         raise UsageError(f"`sbx {args.verb}` was given no command", hint=f"sbx {args.verb} … -- CMD [ARG…]")
     # For `run`, --env belongs to the sandbox, so that everything in it sees the same environment.
-    env = environment_of(call) if args.verb == "exec" else {}
-    return Command(argv=args.command, cwd=args.cwd, env=env, timeout_s=args.timeout, user=args.user)
+    is_exec = args.verb == "exec"
+    return Command(
+        argv=args.command,
+        cwd=args.cwd,
+        env=environment_of(call) if is_exec else {},
+        timeout_s=args.timeout,
+        user=args.user,
+        terminal=terminal_size() if is_exec and args.tty else None,
+    )
 
 
 def environment_of(call: Call) -> dict[str, str]:
@@ -94,24 +119,6 @@ def writer_of(call: Call) -> OnOutput | None:
         await call.out.pass_on(data, is_stderr=channel == "err")
 
     return write
-
-
-def finish(call: Call, result: ExecResult, *, killed: str = "") -> int:
-    """Show what is left to show, and `killed`: what its sandbox's watchdog told of it. Returns the exit code."""
-    if call.out.is_json:
-        call.out.json(show.exec_json(result))
-    if result.truncated:
-        call.out.note("note: the guest could not keep all output; a part of it is missing")
-    if result.lingering:
-        call.out.note("note: the command ended, but something it started still runs and holds its output open")
-    if result.exit_code == KILLED and not result.timed_out:
-        guess = "killed with signal 9, as happens to what goes over the limits of its sandbox"
-        call.out.note(f"note: {killed or guess}")
-    if result.timed_out:
-        timeout = getattr(call.args, "timeout", None)
-        limit = f"{timeout:g} s" if timeout else "its limit"
-        raise CommandTimedOut(f"the command did not end within {limit}; it was killed with all its children")
-    return result.exit_code
 
 
 def _begun(call: Call, job: Job) -> int:

@@ -37,11 +37,11 @@ async def jobs(call: Call) -> int:
 async def output(call: Call) -> int:
     """Print what a job has said so far, or go on with it as it is said."""
     args = call.args
-    if args.start and args.tail is not None:
+    if args.start is not None and args.tail is not None:
         raise UsageError("--from and --tail exclude each other")
     job = await find_job(call)
     last = None if args.tail is None else LastLines(args.tail)
-    cursor = args.start
+    cursor = args.start or 0
     if last is not None:
         cursor = await _skip_to_tail(call, job, last)
         for line in last.pieces():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sbxtui.cli.call import Call
-from sbxtui.cli.commands import command_of, finish, interrupts, stdin_of, writer_of
+from sbxtui.cli.commands import command_of, interrupts, stdin_of, writer_of
+from sbxtui.cli.ended import finish
 from sbxtui.cli.lifecycle import options_of
 from sbxtui.cli.recovery import recover
 from sbxtui.core.errors import UsageError

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import select
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,25 +59,25 @@ class Output:
     def note(self, text: str) -> None:
         """A notice for people on stderr; silenced by `--quiet`."""
         if not self.is_quiet:
-            _write(sys.stderr, harmless(text) + "\n")
+            _tell(harmless(text) + "\n")
 
     def progress(self, words: str) -> None:
         """What is being done now: only where somebody watches a terminal."""
         if not self.is_quiet and not self.is_json and sys.stderr.isatty():
-            _write(sys.stderr, f"{harmless_line(words)} …\n")
+            _tell(f"{harmless_line(words)} …\n")
 
     def error(self, error: SbxError) -> None:
         """An error: one JSON line for scripts, else two paragraphs for people."""
         if self.is_json:
-            _write(sys.stderr, json.dumps({"error": error.as_json()}, default=_jsonable) + "\n")
+            _tell(json.dumps({"error": error.as_json()}, default=_jsonable) + "\n")
             return
         hint = f"\n\nhint: {error.hint}" if error.hint else ""
-        _write(sys.stderr, harmless(f"error: {error.message}{hint}") + "\n")
+        _tell(harmless(f"error: {error.message}{hint}") + "\n")
 
 
 def ask(question: str) -> bool:
     """Ask a person for a yes on the terminal; anything else is a no."""
-    _write(sys.stderr, harmless(question) + " [y/N] ")
+    _tell(harmless(question) + " [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -83,6 +85,12 @@ def is_interactive() -> bool:
     """Whether a person can see the screen and type: all three streams are terminals that can be drawn on."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
+
+
+def terminal_kind() -> str:
+    """What TERM says our terminal is; empty when it says nothing that has a name."""
+    kind = os.environ.get("TERM", "")
+    return kind if re.fullmatch(r"[A-Za-z0-9._+-]{1,64}", kind) else ""
 
 
 def fill_closed_streams() -> None:
@@ -109,6 +117,12 @@ def _write_all(number: int, data: bytes) -> None:
         except BlockingIOError:
             # Another program set the file it shares with us to non-blocking.
             select.select([], [number], [])
+
+
+def _tell(text: str) -> None:
+    """To the person; one whose terminal hung up can be told nothing, and that is no failure of what was done."""
+    with contextlib.suppress(OSError):
+        _write(sys.stderr, text)
 
 
 def _write(stream: TextIO, text: str) -> None:

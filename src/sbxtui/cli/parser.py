@@ -13,7 +13,7 @@ from sbxtui.cli.verbs import add_verbs
 _TAKES_COMMAND = frozenset({"exec", "run"})
 
 # Their exit code is a command's own, so that sbx's own failures are 125 (as with docker and env).
-COMMAND_VERBS = _TAKES_COMMAND | {"attach"}
+COMMAND_VERBS = _TAKES_COMMAND | {"attach", "shell"}
 
 # A command's words are cut off before argparse sees them: they may look like our flags.
 _GLOBAL_VALUE_FLAGS = frozenset({"--context", "-c", "--region", "--profile", "-f", "--file"})

@@ -161,10 +161,19 @@ def _commands(add: Adder) -> None:
         parser.add_argument("--cwd", default="", metavar="DIR")
         parser.add_argument("--timeout", type=seconds, default=None, metavar="S", help="kill it with all its children")
         parser.add_argument("--user", default="", metavar="USER")
-    execute.add_argument("--tty", "-t", action="store_true", help="refused: this version has no terminals")
+    execute.add_argument("--tty", "-t", action="store_true", help="run it on a terminal; -it is yours")
     execute.add_argument("--detach", "-d", action="store_true", help="print the job's id and leave it running")
     execute.add_argument("--env", type=variable, action="append", default=[], metavar="K=V")
     execute.add_argument("--env-file", action="append", default=[], metavar="FILE", help="K=V lines")
+    shell = add(
+        "shell",
+        "terminal:shell",
+        "open a shell in a sandbox on this terminal",
+        detail="Open a shell on this terminal. Ctrl-] leaves it running; `sbx attach` comes back to it.",
+    )
+    _names(shell, many=False)
+    shell.add_argument("--cwd", default="", metavar="DIR")
+    shell.add_argument("--user", default="", metavar="USER")
     _jobs(add)
 
 
@@ -174,14 +183,15 @@ def _jobs(add: Adder) -> None:
     listed.add_argument("--all", action="store_true", help="also those that ended")
     attach = add("attach", "commands:attach", "take up a job: its output, its input, its exit code")
     _job(attach)
-    attach.add_argument("--stdin", "-i", action="store_true", help="pass our stdin on")
+    attach.add_argument("--stdin", "-i", action="store_true", help="pass our stdin on, which need not be a terminal")
+    attach.add_argument("--no-stdin", action="store_true", help="only watch")
     output = add("output", "jobs:output", "print what a job has said")
     _job(output)
     output.add_argument("--follow", action="store_true", help="go on until it ends; Ctrl-C leaves it running")
     output.add_argument("--tail", type=count, default=None, metavar="N", help="the last N lines")
     for parser in (attach, output):
         parser.add_argument(
-            "--from", dest="start", type=count, default=0, metavar="N", help="begin at byte N of its output"
+            "--from", dest="start", type=count, default=None, metavar="N", help="begin at byte N of its output"
         )
     kill = add("kill", "jobs:kill", "signal a job's processes; KILL ends everything it started")
     _job(kill)

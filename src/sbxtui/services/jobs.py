@@ -18,8 +18,9 @@ from sbxtui.core.jobs import Job, JobExit, JobPiece, JobState, TerminalSize
 from sbxtui.core.model import ExecResult, Registration
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.jobs import JobRequest
+from sbxtui.services.attachment import Attachment
 from sbxtui.services.guests import Guests, speaks_v1
-from sbxtui.services.jobnotes import JobNotes, Watched, exit_of, placed
+from sbxtui.services.jobnotes import JobNotes, Watched, placed
 from sbxtui.services.jobs_v1 import exec_v1
 from sbxtui.store.jobs import JobIndex
 from sbxtui.store.registry import Registry
@@ -107,8 +108,14 @@ class Jobs:
         await watch.ended(result)
         return result
 
-    async def start(self, row: Registration, command: Command, *, has_stdin: bool = False) -> Job:
+    async def start(self, row: Registration, command: Command, *, has_stdin: bool = False, holds: bool = False) -> Job:
         """Begin a job and leave it to itself.
+
+        Args:
+            row: Where.
+            command: What; with `terminal` it can be typed into whatever `has_stdin` says.
+            has_stdin: Give it an input that somebody may write to later.
+            holds: Somebody follows it at once: for 30 s without a reader it waits instead of losing output.
 
         Raises:
             SbxError: It did not begin; as `exec`.
@@ -123,7 +130,8 @@ class Jobs:
             self._actor,
             label=command.label,
             terminal=command.terminal,
-            has_stdin=has_stdin,
+            has_stdin=has_stdin and command.terminal is None,
+            holds=holds,
         )
         async with self._guests.connect(row) as guest:
             job = placed(await guest.jobs.start(request), row)
@@ -177,34 +185,16 @@ class Jobs:
                         await self.notes.ended(job, piece)
                     yield piece
 
-    async def rejoin(
-        self,
-        job: Job,
-        *,
-        cursor: int = 0,
-        stdin: bytes | AsyncIterator[bytes] | None = None,
-        on_output: OnOutput | None = None,
-    ) -> ExecResult:
-        """Take up a job without a terminal that anybody began, to its end; cancelling leaves it running.
-
-        Args:
-            job: Which.
-            cursor: Where in its log to begin; 0 gives all that is kept.
-            stdin: Sent behind what it has taken before, then its input ends.
-            on_output: As for `exec`.
+    @asynccontextmanager
+    async def attach(self, job: Job) -> AsyncIterator[Attachment]:
+        """Take up a job that anybody began; leaving it never ends it.
 
         Raises:
-            NotFound: Its guest knows it no more. Conflict: It takes no input.
-            ConnectionLost: No way back for 30 s; it goes on.
+            NotFound: Its guest knows it no more. ConnectionLost: No way back for 30 s; it goes on.
         """
         async with self.connect(job) as guest:
             seen = await self._seen(job, await guest.jobs.get(job.id))
-            if stdin is not None:
-                _check_input(seen)
-                await self.notes.event(seen, "job.input")
-            result = await guest.jobs.rejoin(seen, cursor=cursor, stdin=stdin, on_output=on_output)
-            await self.notes.ended(seen, exit_of(result))
-            return result
+            yield Attachment(guest, seen, self.notes)
 
     async def signal(self, job: Job, signal: str = "TERM") -> Job:
         """Send a signal to the job's process group; KILL to everything it ever started.
@@ -286,11 +276,4 @@ def _check_jobs(row: Registration) -> None:
         raise Unsupported(
             f"the image of `{row.name}` has an old guest that keeps no jobs",
             hint="`sbx exec` works; rebuild the image for the rest",
-        )
-
-
-def _check_input(job: Job) -> None:
-    if not job.has_stdin:
-        raise Conflict(
-            f"job `{job.id}` in `{job.sandbox}` was started without input", hint="begin it with -i to type into it"
         )

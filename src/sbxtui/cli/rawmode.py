@@ -1,0 +1,166 @@
+"""The person's own terminal while it is lent to a job: raw, and given back as it was however that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import termios
+import tty
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any
+
+_READ_BYTES = 1 << 16
+# Ctrl-], as a byte, and as terminals with the kitty protocol or modifyOtherKeys write it.
+_DETACH = re.compile(rb"\x1d|\x1b\[93;5u|\x1b\[27;5;93~")
+_MODES = re.compile(rb"\x1b\[\?([\d;]{1,64})([hl])")
+_LONGEST_MODE = 72
+# On unless a program says otherwise: the cursor and line wrap.
+_USUALLY_SET = frozenset({b"25", b"7"})
+_ALTERNATE = (b"47", b"1047", b"1049")
+# What a program may leave behind: alternate screens, cursor, wrap, application keys, mouse and focus reports,
+# bracketed paste.
+_UNDONE = frozenset(
+    b"1 7 9 25 47 66 1000 1001 1002 1003 1004 1005 1006 1015 1016 1047 1049 2004 2026 2031 2048".split()
+)
+
+
+class TerminalModes:
+    """Follows which modes output sets, to undo those of a program that was left in the middle."""
+
+    def __init__(self) -> None:
+        self._changed: set[bytes] = set()
+        self._rest = b""
+
+    def follow(self, data: bytes) -> None:
+        """Output passed by; a sequence may lie across two pieces."""
+        data = self._rest + data
+        for found in _MODES.finditer(data):
+            for mode in found[1].split(b";"):
+                if mode in _UNDONE:
+                    is_usual = (found[2] == b"h") == (mode in _USUALLY_SET)
+                    (self._changed.discard if is_usual else self._changed.add)(mode)
+        start = data.rfind(b"\x1b", -_LONGEST_MODE)
+        is_cut = start >= 0 and not _MODES.match(data, start)
+        self._rest = data[start:] if is_cut else b""
+
+    @property
+    def is_on_alternate_screen(self) -> bool:
+        """Whether a program draws its whole screen now."""
+        return not self._changed.isdisjoint(_ALTERNATE)
+
+    def undoing(self) -> bytes:
+        """What to write so that the terminal is as usual again; empty when nothing was left behind."""
+        if not self._changed:
+            return b""
+        # The alternate screen last: its own cursor and keys are put right before it goes.
+        order = sorted(self._changed, key=lambda mode: (mode in _ALTERNATE, int(mode)))
+        pieces = [b"\x1b[?%s%s" % (mode, b"h" if mode in _USUALLY_SET else b"l") for mode in order]
+        return b"".join(pieces) + b"\x1b[0m"
+
+
+class RawTerminal:
+    """`with` this, the terminal behind descriptor `number` passes on every key; afterwards it is as it was.
+
+    Also after errors and signals that end us in order, and when it was stopped and continued from outside.
+
+    Args:
+        number: A descriptor of the terminal, to read from.
+        on_resize: Called when its size changed.
+    """
+
+    def __init__(self, number: int, on_resize: Callable[[], None]) -> None:
+        self._number = number
+        self._on_resize = on_resize
+        self._before: list[Any] = []
+
+    def __enter__(self) -> RawTerminal:
+        self._before = termios.tcgetattr(self._number)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGWINCH, self._on_resize)
+        loop.add_signal_handler(signal.SIGCONT, self._continued)
+        self._make_raw()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGWINCH, signal.SIGCONT):
+            loop.remove_signal_handler(number)
+        # Not waiting for output to drain: nobody may be reading it. A terminal that hung up is past caring.
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(self._number, termios.TCSANOW, self._before)
+
+    def _make_raw(self) -> None:
+        # What was typed ahead is the job's.
+        tty.setraw(self._number, termios.TCSANOW)
+
+    def _continued(self) -> None:
+        """A shell that stopped us took its own modes back."""
+        with contextlib.suppress(termios.error):
+            self._make_raw()
+        self._on_resize()
+
+
+class Keyboard:
+    """What is typed at a terminal, as a stream of pieces that ends when the person wants to leave or hung up.
+
+    Args:
+        number: The terminal's descriptor; it is read only when there is something, so nothing is ever left waiting.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.has_left = asyncio.Event()
+        self.has_hung_up = False
+
+    async def typed(self) -> AsyncIterator[bytes]:
+        """Pieces as they come: all that was typed while the last one was on its way."""
+        loop = asyncio.get_running_loop()
+        while not self.has_left.is_set():
+            ready = loop.create_future()
+            loop.add_reader(self._number, _settle, ready)
+            try:
+                await ready
+            finally:
+                loop.remove_reader(self._number)
+            piece, is_leaving = self._read()
+            if piece:
+                yield piece
+            if not piece and not is_leaving:
+                self.hang_up()
+            elif is_leaving:
+                # Only now: what was typed before it has been passed on.
+                self.has_left.set()
+
+    def hang_up(self) -> None:
+        """The terminal is gone: nobody will type or read any more."""
+        self.has_hung_up = True
+        self.has_left.set()
+
+    def _read(self) -> tuple[bytes, bool]:
+        try:
+            piece = os.read(self._number, _READ_BYTES)
+        except OSError:
+            return b"", False
+        leaving = _DETACH.search(piece)
+        return (piece[: leaving.start()], True) if leaving else (piece, False)
+
+
+def size_of(*numbers: int) -> tuple[int, int] | None:
+    """Columns and rows of the first descriptor that is a terminal and tells a size; None if none does."""
+    for number in numbers:
+        with contextlib.suppress(OSError, ValueError):
+            size = os.get_terminal_size(number)
+            if size.columns and size.lines:
+                return size.columns, size.lines
+    return None
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

@@ -1,0 +1,153 @@
+"""`shell`, `exec -t` and `attach` to a terminal: the person's terminal is lent to a job, and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import sys
+from collections.abc import AsyncIterator
+
+from sbxtui.cli.call import Call
+from sbxtui.cli.ended import finish
+from sbxtui.cli.output import terminal_kind
+from sbxtui.cli.rawmode import Keyboard, RawTerminal, TerminalModes, size_of
+from sbxtui.core.errors import SbxError, UsageError
+from sbxtui.core.jobs import Job, TerminalSize
+from sbxtui.core.model import ExecResult
+from sbxtui.core.text import harmless
+from sbxtui.services.attachment import Attachment
+from sbxtui.services.jobs import Command
+
+# A shell that reads its own start-up files, not those of a login, which would undo the PATH of an image.
+_SHELL = ("sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh")
+_HUNG_UP = 128 + 1
+_REPLAY_BYTES = 32 * 1024
+
+
+async def shell(call: Call) -> int:
+    """Open a shell in a sandbox on this terminal."""
+    check_terminal(call, "`sbx exec -i SANDBOX -- sh` runs a script from its input")
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    command = Command(_SHELL, cwd=call.args.cwd, user=call.args.user, terminal=terminal_size())
+    return await run_on_terminal(call, await call.services.jobs.start(row, command, holds=True))
+
+
+async def run_on_terminal(call: Call, job: Job, *, cursor: int | None = 0, is_typing: bool = True) -> int:
+    """Lend our terminal to a job until it ends or the person leaves; returns the exit code.
+
+    Args:
+        call: The call.
+        job: On a terminal.
+        cursor: Where in its output to begin; None shows what was last said and has programs draw themselves anew.
+        is_typing: Pass on what is typed, Ctrl-C too; else our terminal stays as it is.
+    """
+    keyboard, modes = Keyboard(sys.stdin.fileno()), TerminalModes()
+
+    async def write(_channel: str, data: bytes) -> None:
+        modes.follow(data)
+        try:
+            await call.out.pass_on(data)
+        except OSError as exc:
+            if exc.errno != errno.EIO:
+                raise
+            keyboard.hang_up()
+
+    result: ExecResult | None = None
+    try:
+        async with call.services.jobs.attach(job) as attachment, _lent(call, attachment, modes, is_lent=is_typing):
+            if cursor is None:
+                cursor = await _show_latest(call, attachment, modes)
+                await _draw_anew(attachment)
+            stdin = keyboard.typed() if is_typing else None
+            running = asyncio.ensure_future(attachment.run(cursor=cursor, stdin=stdin, on_output=write))
+            result = await _until_left(running, keyboard)
+    finally:
+        if result is None:
+            where = f"{job.sandbox} {job.id}"
+            call.out.note(f"\nleft job `{job.id}`, which goes on; come back with `sbx attach {where}`")
+    if result is None:
+        return _HUNG_UP if keyboard.has_hung_up else 0
+    return finish(call, result)
+
+
+def check_terminal(call: Call, instead: str) -> None:
+    """Check that there is a person at a terminal to lend.
+
+    Raises:
+        UsageError: Our input is none, or documents were asked for.
+    """
+    if call.out.is_json:
+        raise UsageError("a terminal cannot be written as --json", hint="leave --json or the terminal out")
+    if not sys.stdin.isatty():
+        raise UsageError("our input is not a terminal", hint=instead)
+
+
+def terminal_size() -> TerminalSize:
+    """Our terminal's size and kind, or what programs expect where we have none."""
+    size = size_of(*(stream.fileno() for stream in (sys.stdout, sys.stdin, sys.stderr)))
+    default = TerminalSize()
+    cols, rows = size or (default.cols, default.rows)
+    return TerminalSize(cols, rows, terminal_kind() or default.term)
+
+
+@contextlib.asynccontextmanager
+async def _lent(call: Call, attachment: Attachment, modes: TerminalModes, *, is_lent: bool) -> AsyncIterator[None]:
+    """Our terminal raw, the job's as large as ours; both in order again afterwards."""
+    if not is_lent:
+        yield
+        return
+    has_changed = asyncio.Event()
+    has_changed.set()
+    sizing = asyncio.ensure_future(_keep_size(attachment, has_changed))
+    try:
+        with RawTerminal(sys.stdin.fileno(), has_changed.set):
+            try:
+                yield
+            finally:
+                # Whoever hung up has nothing left to put in order.
+                with contextlib.suppress(OSError):
+                    call.out.raw(modes.undoing())
+    finally:
+        sizing.cancel()
+        await asyncio.gather(sizing, return_exceptions=True)
+
+
+async def _keep_size(attachment: Attachment, has_changed: asyncio.Event) -> None:
+    """Tell the size after each change, one at a time, so that the last one counts."""
+    while True:
+        await has_changed.wait()
+        has_changed.clear()
+        # What could not be told is told with the next change; the job may have ended meanwhile.
+        with contextlib.suppress(SbxError):
+            await attachment.resize(terminal_size())
+
+
+async def _until_left(running: asyncio.Future[ExecResult], keyboard: Keyboard) -> ExecResult | None:
+    """The result, or None when the person left before there was one."""
+    leaving = asyncio.ensure_future(keyboard.has_left.wait())
+    try:
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return await running if running.done() else None
+    finally:
+        for task in (running, leaving):
+            task.cancel()
+        await asyncio.gather(running, leaving, return_exceptions=True)
+
+
+async def _show_latest(call: Call, attachment: Attachment, modes: TerminalModes) -> int:
+    """The last lines as plain text: escapes from the middle of a stream would ask our terminal for answers."""
+    data, cursor = await attachment.latest(_REPLAY_BYTES)
+    modes.follow(data)
+    if not modes.is_on_alternate_screen:
+        lines = harmless(data.decode(errors="replace")).split("\n")[-terminal_size().rows :]
+        await call.out.pass_on("\r\n".join(lines).encode())
+    return cursor
+
+
+async def _draw_anew(attachment: Attachment) -> None:
+    """Another size for a moment: what draws its whole screen does so on a change only."""
+    size = terminal_size()
+    with contextlib.suppress(SbxError):
+        await attachment.resize(TerminalSize(size.cols, max(1, size.rows - 1), size.term))
+        await attachment.resize(size)

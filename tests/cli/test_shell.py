@@ -1,0 +1,112 @@
+"""A person's terminal lent to a job: what is shown and typed, and that it always comes back as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.on_terminal import sbx_on_terminal
+from tests.support.sbx import Sbx
+
+
+def test_a_shell_knows_its_size_and_kind_at_once_and_follows_the_window(sbx: Sbx, app: str) -> None:
+    with sbx_on_terminal(sbx, "shell", app, size=(91, 33), term="screen-256color") as terminal:
+        before = terminal.modes()
+        terminal.until_raw()
+        terminal.type(b"stty size; echo kind=$TERM\r")
+        terminal.see(b"33 91")
+        terminal.see(b"kind=screen-256color")
+        terminal.resize(120, 40)
+        terminal.type(b"until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo re''sized\r")
+        terminal.see(b"resized")
+        terminal.type(b"sleep 100\r")
+        terminal.see(b"sleep 100\r\n")
+        terminal.type(b"\x03")
+        terminal.type(b"echo s''till; exit 5\r")
+        terminal.see(b"still")
+        assert terminal.wait() == 5
+        assert terminal.modes() == before
+
+
+def test_who_leaves_a_shell_comes_back_to_it(sbx: Sbx, app: str) -> None:
+    with sbx_on_terminal(sbx, "shell", app) as terminal:
+        terminal.until_raw()
+        terminal.type(b"mark=ke''pt; echo re''ady\r")
+        terminal.see(b"ready")
+        terminal.type(b"\x1d")
+        assert terminal.wait() == 0
+        words = terminal.see(b"sbx attach app ").decode() and terminal.seen.decode().split("sbx attach app ")[1]
+        assert not terminal.is_raw
+    job = words.split("`")[0]
+    with sbx_on_terminal(sbx, "attach", job) as terminal:
+        terminal.see(b"ready")
+        terminal.type(b"echo $mark; exit 3\r")
+        terminal.see(b"kept")
+        assert terminal.wait() == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)], ids=str
+)
+def test_a_signal_gives_the_terminal_back_and_leaves_the_job(
+    sbx: Sbx, app: str, number: signal.Signals, code: int
+) -> None:
+    with sbx_on_terminal(sbx, "exec", "-it", app, "--", "sh", "-c", "printf '\\033[?1049h\\033[?25l'; cat") as terminal:
+        before = terminal.modes()
+        terminal.see(b"\x1b[?25l")
+        terminal.until_raw()
+        terminal.process.send_signal(number)
+        assert terminal.wait() == code
+        assert terminal.modes() == before
+        terminal.see(b"\x1b[?25h\x1b[?1049l")
+        terminal.see(b"sbx attach app ")
+    job = terminal.seen.decode().split("sbx attach app ")[1].split("`")[0]
+    sbx.ok("kill", "-s", "KILL", job)
+
+
+def test_a_window_that_is_closed_ends_the_client_and_not_the_job(sbx: Sbx, app: str) -> None:
+    with sbx_on_terminal(sbx, "exec", "-it", app, "--", "sh", "-c", "echo up; exec sleep 1001") as terminal:
+        terminal.see(b"up")
+        terminal.hang_up()
+        assert terminal.wait() == 129
+    job = next(one["id"] for one in sbx.ok("jobs", app, "--json").json if "1001" in one["command"])
+    sbx.ok("kill", job)
+
+
+def test_two_watchers_and_a_typist_share_one_terminal(sbx: Sbx, app: str) -> None:
+    job = sbx.ok("exec", "-dt", app, "--", "sh", "-c", "stty -echo; echo up; cat").out
+    with sbx_on_terminal(sbx, "attach", job) as first, sbx_on_terminal(sbx, "attach", "--no-stdin", job) as second:
+        first.until_raw()
+        second.see(b"up")
+        sbx_typist = sbx.spawn("attach", "-i", job, stdin=-1)
+        assert sbx_typist.stdin is not None
+        sbx_typist.stdin.write("from outside: ä\n".encode())
+        sbx_typist.stdin.flush()
+        for watcher in (first, second):
+            watcher.see("from outside: ä".encode())
+        first.type(b"from the first\r")
+        second.see(b"from the first")
+        first.type(b"\x04")
+        assert (first.wait(), second.wait(), sbx_typist.wait(60)) == (0, 0, 0)
+        sbx_typist.communicate()
+        assert not first.is_raw
+
+
+def test_a_terminal_without_a_person_is_output_alone(sbx: Sbx, app: str) -> None:
+    result = sbx.ok("exec", "-t", app, "--", "sh", "-c", "test -t 1 && stty size; echo err >&2")
+    assert (result.stdout, result.stderr) == (b"24 80\r\nerr\r\n", b"")
+    refused = sbx("exec", "-it", app, "--", "true")
+    assert (refused.code, "our input is not a terminal" in refused.err) == (125, True)
+    assert sbx("shell", app).code == 125
+
+
+def test_pipes_stay_pipes_on_a_terminal_of_ours(sbx: Sbx, app: str, tmp_path: Path) -> None:
+    data = os.urandom(300_000)
+    assert sbx.ok("exec", "-i", app, "--", "cat", stdin=data).stdout == data
+    with sbx_on_terminal(sbx, "exec", app, "--", "sh", "-c", "test -t 0 || test -t 1 || echo no terminal") as terminal:
+        terminal.see(b"no terminal")
+        assert not terminal.is_raw
+        assert terminal.wait() == 0
