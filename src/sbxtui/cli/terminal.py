@@ -22,6 +22,8 @@ from sbxtui.services.jobs import Command
 # A shell that reads its own start-up files, not those of a login, which would undo the PATH of an image.
 _SHELL = ("sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh")
 _HUNG_UP = 128 + 1
+# Output, input, errors: the first that is a terminal tells the size.
+_STREAMS = (1, 0, 2)
 _REPLAY_BYTES = 32 * 1024
 
 
@@ -85,7 +87,7 @@ def check_terminal(call: Call, instead: str) -> None:
 
 def terminal_size() -> TerminalSize:
     """Our terminal's size and kind, or what programs expect where we have none."""
-    size = size_of(*(stream.fileno() for stream in (sys.stdout, sys.stdin, sys.stderr)))
+    size = size_of(*_STREAMS)
     default = TerminalSize()
     cols, rows = size or (default.cols, default.rows)
     return TerminalSize(cols, rows, terminal_kind() or default.term)
