@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +21,10 @@ def sbx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sbx]:
 def app(sbx: Sbx) -> str:
     """The name of a running sandbox shared by the tests of a file; they leave it running."""
     return sbx.ok("create", "app", "--memory", "512").out
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Sbx]:
+    """An `sbx` whose home a test may break."""
+    with sbx_home(tmp_path / "home") as one:
+        yield one

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import socket
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from tests.support.sbx import Sbx, sbx_home
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Sbx]:
-    """An `sbx` whose home a test may break."""
-    with sbx_home(tmp_path / "home") as one:
-        yield one
+from tests.support.sbx import Sbx
 
 
 def store_file(sbx: Sbx) -> Path:

@@ -11,7 +11,8 @@ from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.recovery import recover
 from sbxtui.core.errors import SandboxNotFound, UsageError
-from sbxtui.core.model import Registration, SandboxId
+from sbxtui.core.model import ContextKind, Registration, SandboxId
+from sbxtui.services import localcloud
 from sbxtui.services.defaults import unused_aws_settings
 from sbxtui.services.launch import CreateOptions
 from sbxtui.services.sandboxes import Goal
@@ -130,18 +131,29 @@ async def label(call: Call) -> int:
 
 
 async def prune(call: Call) -> int:
-    """Forget names of sandboxes that are gone."""
+    """Forget names of sandboxes that are gone, and what the local cloud still keeps of them."""
     gone = await call.services.sandboxes.prune(is_dry_run=True)
-    if gone and not call.args.dry_run:
-        call.confirm(f"forget {len(gone)} names", consequences=gone)
-        gone = await call.services.sandboxes.prune(is_dry_run=False)
+    count = 0
+    if not call.args.dry_run:
+        if gone:
+            call.confirm(f"forget {len(gone)} names", consequences=gone)
+            gone = await call.services.sandboxes.prune(is_dry_run=False)
+        count = await _forget_ended(call)
     if call.out.is_json:
         call.out.json(gone)
     for name in gone:
         call.out.line(name)
-    if not gone:
+    if count:
+        call.out.note(f"the local cloud forgot {count} ended sandbox{'es' if count > 1 else ''}")
+    elif not gone:
         call.out.note("nothing to prune")
     return 0
+
+
+async def _forget_ended(call: Call) -> int:
+    if call.services.context.kind is not ContextKind.LOCAL:
+        return 0
+    return await localcloud.forget_ended(call.settings.home, await call.services.planes.open(call.services.context))
 
 
 async def _change_each(call: Call, act: Callable[[Registration], Awaitable[str]]) -> int:

@@ -254,6 +254,14 @@ def names_in(folder: str) -> set[str]:
     return names
 
 
+def remove_folder(folder: str) -> None:
+    """Remove a home's folder of groups with every empty group in it; the kernel keeps those that are used."""
+    found = find_hierarchies()
+    for mount in (*found.v1.values(), *([found.unified] if found.unified else [])):
+        for path in (*(mount / folder).glob("*/"), mount / folder, (mount / folder).parent):
+            _rmdir(path)
+
+
 def remove_abandoned(older_than_s: float, folder: str = "sbx/*") -> None:
     """Remove empty groups of any home that are old: their home may be gone, and then nobody else ever will.
 

@@ -69,6 +69,7 @@ class Fleet:
         self._ids_by_token: dict[str, str] = {}
         self._launch_lock = asyncio.Lock()
         self._known_by_s = 0.0
+        self._forget_before: datetime | None = None
 
     async def __aenter__(self) -> Self:
         self._known_by_s = asyncio.get_running_loop().time() + KNOWN_S
@@ -130,6 +131,12 @@ class Fleet:
     def live_count(self) -> int:
         """Sandboxes that still exist."""
         return sum(member.vm.state is not SandboxState.TERMINATED for member in self._members.values())
+
+    def forget_ended(self) -> None:
+        """Let go of records and folders of what has ended so far, which are else kept for a day."""
+        self._forget_before = datetime.now(UTC)
+        for member in self._members.values():
+            member.vm.changed.set()
 
     async def run(self, params: Mapping[str, Any]) -> Record:
         """Launch a sandbox; the answer comes once it is on disk, before it runs.
@@ -257,6 +264,7 @@ class Fleet:
             idle_s=member.vm.traffic.idle_s,
             time_scale=self._world.time_scale,
             is_endpoint_open=member.endpoint is not None,
+            forget_before=self._forget_before,
         )
         return next_due(member.vm.record, clock)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from sbxtui.localcloud.spec import write_private
 log = logging.getLogger(__name__)
 
 _LOOK_AFTER_S = 1.0
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,14 @@ class CloudFile:
         """Be found.
 
         Raises:
-            OSError: There is room in neither place.
+            OSError: There is room in neither place, or the home is gone.
         """
         try:
             write_private(self.path, told)
         except OSError as exc:
+            # Whoever removed the home does not want what served it to be found by the next one there.
+            if exc.errno not in _NO_ROOM:
+                raise
             log.warning("cannot write %s (%s): found by %s instead", self.path, exc, self.spare_path)
             write_private(self.spare_path, told)
 

@@ -37,12 +37,16 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What time it is for one sandbox. `idle_s` is how long its endpoint has been silent, in real seconds."""
+    """What time it is for one sandbox. `idle_s` is how long its endpoint has been silent, in real seconds.
+
+    What ended before `forget_before` is due at once: somebody asked for it.
+    """
 
     now: datetime
     idle_s: float
     time_scale: float = 1.0
     is_endpoint_open: bool = True
+    forget_before: datetime | None = None
 
     def until(self, since: datetime, window_s: float) -> float:
         """Real seconds until a window that began at `since` is over."""
@@ -94,6 +98,8 @@ def _cap_due(record: Record, clock: Clock) -> Due | None:
 def _end_due(record: Record, clock: Clock) -> Due | None:
     if record.state is not SandboxState.TERMINATED or record.terminated_at is None:
         return None
+    if clock.forget_before is not None and record.terminated_at <= clock.forget_before:
+        return Due(Step.CLOSE_ENDPOINT if clock.is_endpoint_open else Step.PRUNE, 0)
     if clock.is_endpoint_open:
         return Due(Step.CLOSE_ENDPOINT, clock.until(record.terminated_at, CLOSE_ENDPOINT_AFTER_S))
     return Due(Step.PRUNE, clock.until(record.terminated_at, RETENTION_S))

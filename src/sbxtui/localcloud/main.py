@@ -1,6 +1,7 @@
 """The process: one per home by lock, `cloud.json` while it serves, gone when nothing needs it.
 
-SIGTERM ends it and sandboxes live on; SIGUSR1 drains it: no new sandboxes, and it ends with the last one.
+SIGTERM ends it and sandboxes live on; SIGUSR1 drains it: no new sandboxes, and it ends with the last one; SIGUSR2 makes
+it forget what has ended.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from sbxtui._version import __version__
 from sbxtui.core.errors import SbxError
 from sbxtui.home import private_dir
 from sbxtui.identity import own_identity
+from sbxtui.localcloud import cgroups
 from sbxtui.localcloud.ca import server_context
 from sbxtui.localcloud.catalog import Catalog
 from sbxtui.localcloud.endpoints import EndpointFactory
@@ -249,7 +251,13 @@ async def _serve(options: Options) -> None:
             options.cloud_file.remove()
             server.should_exit = True
             await serving
+    _leave_no_groups(options, fleet)
     log.info("ended; sandboxes live on with their keepers")
+
+
+def _leave_no_groups(options: Options, fleet: Fleet) -> None:
+    if fleet.live_count == 0 and os.geteuid() == 0:
+        cgroups.remove_folder(cgroups.folder_of(options.sockets))
 
 
 def _uvicorn_config(app: App) -> uvicorn.Config:
@@ -284,6 +292,7 @@ def _install_signals(lifetime: _Lifetime, fleet: Fleet) -> None:
         fleet.is_draining = True
 
     loop.add_signal_handler(signal.SIGUSR1, drain)
+    loop.add_signal_handler(signal.SIGUSR2, fleet.forget_ended)
 
 
 def _listen(options: Options) -> socket.socket:

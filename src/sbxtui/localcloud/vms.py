@@ -19,6 +19,7 @@ from sbxtui.localcloud import catalog, faults
 from sbxtui.localcloud.endings import exit_reason, reason_without_keeper
 from sbxtui.localcloud.hooks import HookOutcome, call_hook, wait_healthy
 from sbxtui.localcloud.keeper_client import KeeperClient, adopt_keeper, start_keeper
+from sbxtui.localcloud.keeper_sweep import sweep_one
 from sbxtui.localcloud.records import Record
 from sbxtui.localcloud.spec import ExitInfo, KeeperState, read_exit
 from sbxtui.localcloud.streams import Traffic
@@ -270,6 +271,8 @@ class Vm:
             except GuestUnreachable:
                 await asyncio.sleep(_ADOPT_RETRY_S)
                 if not has_living_keeper(keeper.keeper_socket):
+                    # It took nothing away; the next start would, but nobody knows when that is.
+                    await asyncio.to_thread(sweep_one, self._world.spec_of(self.record))
                     return read_exit(keeper.sandbox_dir) or ExitInfo(exit_code=137, signal=9, reason="keeper-died")
 
     # Inside a transition

@@ -14,13 +14,14 @@ from pathlib import Path
 from sbxtui.control.api import ControlApi
 from sbxtui.control.local import LocalCloud, find_local_cloud
 from sbxtui.core.errors import SbxError, TimedOut
-from sbxtui.core.model import Context
+from sbxtui.core.model import Context, SandboxState
 from sbxtui.home import Home
 from sbxtui.identity import identity_of
 from sbxtui.store.registry import Registry
 
 _STOP_DEADLINE_S = 20.0
 _END_DEADLINE_S = 30.0
+_FORGET_DEADLINE_S = 5.0
 _POLL_S = 0.05
 # The services whose calls the local cloud answers, as AWS clients name them in their variables.
 _SERVICES = ("LAMBDA_MICROVMS", "LAMBDA_CORE", "S3", "CLOUDWATCH_LOGS", "STS")
@@ -76,6 +77,29 @@ async def stop(home: Home) -> bool:
     except TimeoutError as exc:
         raise TimedOut(f"the local cloud (pid {cloud.pid}) does not end", hint=f"kill -9 {cloud.pid}") from exc
     return True
+
+
+async def forget_ended(home: Home, plane: ControlApi) -> int:
+    """Let the local cloud go of records and folders of sandboxes that have ended; else it keeps them for a day.
+
+    Returns:
+        How many there were. They are gone on return, or will be in a moment.
+    """
+    ended = await _ended(plane)
+    cloud = find_local_cloud(home)
+    if not ended or cloud is None:
+        return 0
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(cloud.pid, signal.SIGUSR2)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FORGET_DEADLINE_S):
+            while ended & await _ended(plane):
+                await asyncio.sleep(_POLL_S)
+    return len(ended)
+
+
+async def _ended(plane: ControlApi) -> set[str]:
+    return {one.id for one in await plane.list() if one.state is SandboxState.TERMINATED}
 
 
 async def reset(home: Home, context: Context, plane: ControlApi, registry: Registry, actor: str) -> list[str]:

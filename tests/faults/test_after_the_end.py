@@ -1,0 +1,76 @@
+"""What is left of sandboxes that ended: taken at once by `prune`, and no empty control groups stay behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from sbxtui.localcloud import cgroups
+from sbxtui.settings import locate_home
+from tests.support.sandboxes import processes_naming
+from tests.support.sbx import Sbx
+
+
+def trees(sbx: Sbx) -> set[str]:
+    """Folders of sandboxes that this home has, of living and ended ones."""
+    folder = locate_home(sbx.environment()).trees_dir
+    return {entry.name for entry in folder.iterdir() if entry.name.startswith("microvm-")}
+
+
+def group_folders(sbx: Sbx) -> list[Path]:
+    """The home's folders of control groups, and the groups in them."""
+    found = cgroups.find_hierarchies()
+    folder = cgroups.folder_of(locate_home(sbx.environment()).socket_dir)
+    places = [mount / folder for mount in (*found.v1.values(), *([found.unified] if found.unified else []))]
+    return [path for place in places if place.exists() for path in (place, *place.glob("*/"))]
+
+
+def test_prune_takes_names_records_and_folders_of_the_ended_and_leaves_the_living(sbx: Sbx, app: str) -> None:
+    [living] = trees(sbx)
+    sbx.ok("create", "old", "-m", "512")
+    sbx.ok("rm", "old", "--yes", "--wait")
+    gone = sbx.ok("create", "gone", "-m", "512", "--json").json["id"]
+    [keeper] = processes_naming(gone)
+    os.kill(keeper, signal.SIGTERM)
+    sbx.ok("wait", "gone", "--for", "terminated")
+    assert len(trees(sbx)) == 3
+    would = sbx.ok("prune", "--dry-run")
+    assert (would.out, len(trees(sbx))) == ("gone", 3)
+    pruned = sbx.ok("prune", "--yes")
+    assert pruned.out == "gone"
+    assert "forgot 2 ended sandboxes" in pruned.err
+    assert trees(sbx) == {living}
+    records = locate_home(sbx.environment()).local_dir / "sandboxes"
+    assert [file.stem for file in records.glob("*.json")] == [living]
+    assert sbx.ok("exec", app, "--", "echo", "alive").out == "alive"
+    assert "nothing to prune" in sbx.ok("prune").err
+
+
+def test_a_killed_keeper_leaves_neither_files_nor_groups_while_the_cloud_goes_on(sbx: Sbx, app: str) -> None:
+    sandbox_id = sbx.ok("create", "lost", "-m", "512", "--json").json["id"]
+    sbx.ok("exec", "lost", "--", "sh", "-c", "echo kept > /work/file")
+    [keeper] = processes_naming(sandbox_id)
+    os.kill(keeper, signal.SIGKILL)
+    sbx.ok("wait", "lost", "--for", "terminated")
+    folder = locate_home(sbx.environment()).trees_dir / sandbox_id
+    assert not (folder / "work").exists()
+    assert not any(path.name == sandbox_id for path in group_folders(sbx))
+    assert "keeper left no record" in sbx.ok("inspect", "lost").json["record"]["state_reason"]
+    sbx.ok("prune", "--yes")
+
+
+@pytest.mark.root
+def test_the_last_sandbox_and_a_reset_leave_no_control_groups(own: Sbx) -> None:
+    own.ok("create", "one", "-m", "512")
+    if not group_folders(own):
+        pytest.skip("this system lets root make no control group")
+    own.ok("rm", "one", "--yes", "--wait")
+    assert group_folders(own) == []
+    own.ok("create", "two", "-m", "512")
+    for path in group_folders(own)[:1]:
+        (path / "left-behind").mkdir()
+    own.ok("local", "reset", "--yes")
+    assert group_folders(own) == []
