@@ -37,6 +37,10 @@ class WireError(Exception):
         self.hint = hint
         self.details = dict(details or {})
 
+    def document(self) -> dict[str, object]:
+        """As it is on the wire."""
+        return {"code": self.code, "message": self.message, "hint": self.hint, "details": self.details}
+
 
 class Disconnected(Exception):
     """The client went away before its request had come in whole."""
@@ -59,8 +63,7 @@ def json_response(value: object, *, status: int = 200, headers: tuple[tuple[str,
 
 def error_response(error: WireError) -> Response:
     """The one shape errors have on the wire."""
-    body = {"code": error.code, "message": error.message, "hint": error.hint, "details": error.details}
-    return json_response({"error": body}, status=error.status, headers=((ERROR_HEADER, error.code),))
+    return json_response({"error": error.document()}, status=error.status, headers=((ERROR_HEADER, error.code),))
 
 
 @dataclass(slots=True)

@@ -108,9 +108,7 @@ class _Attachment:
             await self._socket.send(wire.encode(Frame(FrameType.ACK, job.input.accepted(writer))))
 
     async def _refuse(self, error: WireError) -> None:
-        said: dict[str, object] = {"code": error.code, "message": error.message, "hint": error.hint}
-        frame = wire.json_frame(FrameType.ERROR, 0, {**said, "details": error.details})
-        await self._socket.send(wire.encode(frame))
+        await self._socket.send(wire.encode(wire.json_frame(FrameType.ERROR, 0, error.document())))
 
 
 def _document(frame: Frame) -> dict[str, object]:

@@ -10,7 +10,7 @@ from sbxguest import descriptors
 from sbxguest.link import Link
 
 # What the server needs of a job for as long as it runs; the other ends belong to the job alone.
-KEPT = ("log", "in_w", "out_r", "err_r", "pty", "relay_r", "relay_w")
+KEPT = ("log", "in_w", "out_r", "err_r", "pty", "relay_r", "relay_w", "side")
 
 
 class Entry:
@@ -61,6 +61,11 @@ class FdStore:
         if old is not None:
             descriptors.close_all((old,))
         self._named[name] = fd
+
+    def unput(self, name: str) -> None:
+        """Close a named descriptor; nothing happens if there is none."""
+        if name in self._named:
+            descriptors.close_all((self._named.pop(name),))
 
     def drop(self, key: str, names: list[str] | tuple[()]) -> None:
         """Close some of a job's descriptors; with no names, forget the job (its shim lives until it is empty)."""

@@ -235,6 +235,8 @@ class _Init:
                 self._signal(key, message)
             case "drop":
                 self._store.drop(key, message["names"])
+            case "unput":
+                self._store.unput(str(message["name"]))
             case "put":
                 if fds:
                     self._store.put(str(message["name"]), fds[0])

@@ -85,6 +85,10 @@ class InitClient:
         self._post({"op": "put", "name": name}, [fd])
         os.close(fd)
 
+    def unput(self, name: str) -> None:
+        """Have init forget what it keeps under a name."""
+        self._post({"op": "unput", "name": name})
+
     def _post(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
         # Duplicates, because the message may have to wait while the caller closes its own.
         copies = [os.dup(fd) for fd in fds or ()]

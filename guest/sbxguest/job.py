@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal as signals
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -56,6 +57,9 @@ class Job:
         has_terminal = all(name in fds for name in terminal.KEPT)
         self.terminal = Terminal(fds, is_running=not self.is_finished) if has_terminal else None
         self.input = self._input_of(fds)
+        # What its program wrote as descriptor 3, or -1.
+        self.side_fd = fds.get("side", -1)
+        self.exit_more: dict[str, object] = {}
         self._sources = sources_of(fds, self.terminal)
         self._is_paused = False
         self._holds = shown["log"] == "hold" and not self.state.has(Flag.HOLD_OVER)
@@ -98,6 +102,7 @@ class Job:
                 "pty": totals[wire.Channel.PTY],
                 "all": self.state.end_cursor,
             },
+            **self.exit_more,
         }
 
     def describe(self) -> dict[str, Any]:
@@ -372,6 +377,9 @@ class Job:
         for task in self._tasks:
             task.cancel()
         self.input.forget()
+        if self.side_fd >= 0:
+            os.close(self.side_fd)
+            self.side_fd = -1
         for source in list(self._sources):
             self._close_source(source)
         self.state.close()

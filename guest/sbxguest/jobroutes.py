@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import contextlib
-
 from sbxguest import wire
 from sbxguest.app import Request, Response, Route, WireError, json_response
 from sbxguest.job import Job
 from sbxguest.jobspec import parse, parse_size
-from sbxguest.jobviews import check_boot, cursor_of, frames_of, job_of, parse_signal
+from sbxguest.jobviews import (
+    check_boot,
+    cursor_of,
+    frames_of,
+    frames_response,
+    inline_output,
+    job_of,
+    parse_signal,
+    wait_finished,
+    window_of,
+)
 
-_READ_BYTES = 256 * wire.KIB
 _STDIN_STALL_S = 10.0
-_TARGETS = ("leader", "group", "tree")
 
 
 async def create(request: Request) -> Response:
@@ -27,10 +31,10 @@ async def create(request: Request) -> Response:
     if request.flag("follow"):
         return _frames(request, job, cursor=0, holds=True, is_first=True, status=status)
     if wait_s:
-        await _wait_finished(job, wait_s)
+        await wait_finished(job, wait_s)
     document = job.describe()
     if wait_s and job.is_finished:
-        document["output"] = _inline_output(job)
+        document["output"] = inline_output(job)
     return json_response(document, status=status)
 
 
@@ -45,7 +49,7 @@ async def get(request: Request) -> Response:
     job = job_of(request)
     wait_s = request.number("wait_s", 0, high=wire.MAX_WAIT_S)
     if wait_s:
-        await _wait_finished(job, wait_s)
+        await wait_finished(job, wait_s)
     return json_response(job.describe())
 
 
@@ -117,41 +121,11 @@ async def delete(request: Request) -> Response:
     return json_response(document)
 
 
-async def _wait_finished(job: Job, wait_s: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(wait_s):
-            while not job.is_finished:
-                await job.changed()
-
-
-def _inline_output(job: Job) -> dict[str, str] | None:
-    """All channels in base64, or None if they are too large for it or no longer whole: then read the log."""
-    if job.log.total > wire.MAX_INLINE_OUTPUT_BYTES or job.log.floor > wire.HEAD_BYTES:
-        return None
-    pieces: list[bytes] = []
-    job.log.read(0, wire.MAX_INLINE_OUTPUT_BYTES, pieces)
-    output = {wire.Channel.OUT: bytearray(), wire.Channel.ERR: bytearray(), wire.Channel.PTY: bytearray()}
-    for frame in wire.FrameDecoder().feed(b"".join(pieces)):
-        output[wire.Channel(frame.channel)] += frame.payload
-    return {
-        "encoding": "base64",
-        "stdout": base64.b64encode(output[wire.Channel.OUT]).decode(),
-        "stderr": base64.b64encode(output[wire.Channel.ERR]).decode(),
-        "pty": base64.b64encode(output[wire.Channel.PTY]).decode(),
-    }
-
-
-# -- frames -----------------------------------------------------------------------------------------------------------
-
-
 def _frames(request: Request, job: Job, *, cursor: int, holds: bool, is_first: bool, status: int) -> Response:
-    limit_bytes = request.whole("max_bytes", 0) or None
-    if holds and job.shown["log"] == "hold":
-        # A request's cursor is what says how far its reader is: it must come again before the ring is full.
-        limit_bytes = min(limit_bytes or job.log.ring_bytes, job.log.ring_bytes // 2)
+    limit_bytes = window_of(request, job, holds=holds)
     wants_follow = is_first or request.flag("follow")
-    body = frames_of(job, cursor, wants_follow=wants_follow, holds=holds, limit_bytes=limit_bytes, is_first=is_first)
-    return Response(status, body, wire.FRAMES_TYPE, (("cache-control", "no-store"),))
+    frames = frames_of(job, cursor, wants_follow=wants_follow, holds=holds, limit_bytes=limit_bytes, is_first=is_first)
+    return frames_response(frames, status=status)
 
 
 ROUTES = (

@@ -6,11 +6,11 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sbxguest import descriptors, wire
+from sbxguest import descriptors, shellstate, wire
 from sbxguest.app import WireError
 from sbxguest.fdstore import KEPT
 from sbxguest.initclient import InitClient
@@ -39,6 +39,7 @@ class JobTable:
         self._finished: dict[str, Job] = {}
         self._live_bytes = 0
         self._finished_bytes = 0
+        self.on_finished: Callable[[Job], None] = _nothing
         init.on_message = self._on_init
 
     def adopt(self, kept: Mapping[str, dict[str, int]], told: list[dict[str, Any]]) -> None:
@@ -89,6 +90,10 @@ class JobTable:
             raise WireError(404, "not_found", f"there is no job `{job_id[:80]}`", hint="it may be over and forgotten")
         return job
 
+    def find(self, job_id: str) -> Job | None:
+        """The job, if there is one."""
+        return self._jobs.get(job_id)
+
     def all(self) -> list[Job]:
         """Every job, oldest first."""
         return list(self._jobs.values())
@@ -112,6 +117,9 @@ class JobTable:
             fds["log"] = log.fd
             fds["spec"] = descriptors.memfd_of("sbx-spec", program.to_bytes())
             fds.update(_plumbing(spec, program))
+            if spec.shell_name:
+                fds["side"] = shellstate.new_file(spec.shell_name)
+                fds["side_w"] = os.dup(fds["side"])
             self._init.spawn(spec.id, fds)
         except OSError as exc:
             descriptors.close_all(fds.values())
@@ -175,6 +183,7 @@ class JobTable:
             self._finished[job.id] = job
             self._live_bytes -= job.log.ring_bytes
             self._finished_bytes += job.log.size_bytes
+            self.on_finished(job)
 
     def _forget(self, job: Job) -> None:
         if self._jobs.get(job.id) is job:
@@ -185,6 +194,10 @@ class JobTable:
                 self._finished_bytes -= job.log.size_bytes
         job.close()
         self._init.drop(job.id)
+
+
+def _nothing(_job: Job) -> None:
+    """Nobody asks to be told."""
 
 
 def _plumbing(spec: JobSpec, program: Spec) -> dict[str, int]:

@@ -58,12 +58,23 @@ class JobSpec:
     actor: str = ""
     label: str = ""
     tty: Tty | None = None
+    # A line of a pseudo-shell: its shell's name, and what it runs with in place of the launch environment.
+    shell_name: str = ""
+    exact_env: Mapping[str, str] | None = None
+    argv_shown: tuple[str, ...] = ()
+
+    @classmethod
+    def loaded(cls, saved: dict[str, Any]) -> JobSpec:
+        """Undo `asdict` and JSON."""
+        tty = saved["tty"] and Tty(Size(*saved["tty"]["size"]), saved["tty"]["term"])
+        tuples = {name: tuple(saved[name]) for name in ("argv", "argv_shown")}
+        return cls(**{**saved, **tuples, "tty": tty})
 
     def shown(self) -> dict[str, Any]:
         """What listings say of the request; a long argv is cut, and never the env, which may hold secrets."""
         shown: list[str] = []
         left = _SHOWN_ARGV_MAX
-        for part in self.argv:
+        for part in self.argv_shown or self.argv:
             if len(part) > left:
                 shown.append(part[:left] + "…")
                 break
@@ -73,6 +84,7 @@ class JobSpec:
             "id": self.id,
             "argv": shown,
             "shell": posixpath.basename(self.argv[0]) if self.shell else "",
+            "shell_name": self.shell_name,
             "cwd": self.cwd,
             "user": self.user,
             "stdin": "tty" if self.tty else "pipe" if self.has_stdin else "none",
@@ -100,7 +112,7 @@ def parse(body: Mapping[str, Any], state: GuestState) -> JobSpec:
     argv, shell = _command(body, {**base_env(state, "", ""), **env})
     return JobSpec(
         job_id,
-        hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest(),
+        digest_of(body),
         argv,
         shell,
         cwd=_cwd(body, state),
@@ -118,6 +130,11 @@ def parse(body: Mapping[str, Any], state: GuestState) -> JobSpec:
     )
 
 
+def digest_of(body: Mapping[str, Any]) -> str:
+    """Tells the same request from another one."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
 def resolve(spec: JobSpec, state: GuestState) -> Spec:
     """The program to start: user, groups and environment settled.
 
@@ -127,6 +144,8 @@ def resolve(spec: JobSpec, state: GuestState) -> Spec:
     uid, gid, name, home = _user(spec.user, state)
     term = {"TERM": spec.tty.term} if spec.tty else {}
     env = {**base_env(state, name, home), **term, **(spec.env or {})}
+    if spec.exact_env is not None:
+        env = {**spec.exact_env, **term}
     is_own = uid == os.geteuid() and gid == os.getegid()
     if not is_own and os.geteuid() != 0:
         raise WireError(

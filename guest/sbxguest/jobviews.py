@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from sbxguest import wire
-from sbxguest.app import Request, WireError
+from sbxguest.app import Request, Response, WireError
 from sbxguest.job import Job
 
 _TARGETS = ("leader", "group", "tree")
@@ -57,6 +59,49 @@ def cursor_of(request: Request, job: Job) -> int:
             details={"cursor": job.log.total},
         )
     return cursor
+
+
+def window_of(request: Request, job: Job, *, holds: bool) -> int | None:
+    """How many bytes one answer may have: what the caller asked for, less for the reader a job waits for.
+
+    Raises:
+        WireError: 400.
+    """
+    limit_bytes = request.whole("max_bytes", 0) or None
+    if holds and job.shown["log"] == "hold":
+        # A request's cursor is what says how far its reader is: it must come again before the ring is full.
+        limit_bytes = min(limit_bytes or job.log.ring_bytes, job.log.ring_bytes // 2)
+    return limit_bytes
+
+
+async def wait_finished(job: Job, wait_s: float) -> None:
+    """Until the job is over, or for `wait_s` seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            while not job.is_finished:
+                await job.changed()
+
+
+def inline_output(job: Job) -> dict[str, str] | None:
+    """All channels in base64, or None if they are too large for it or no longer whole: then read the log."""
+    if job.log.total > wire.MAX_INLINE_OUTPUT_BYTES or job.log.floor > wire.HEAD_BYTES:
+        return None
+    pieces: list[bytes] = []
+    job.log.read(0, wire.MAX_INLINE_OUTPUT_BYTES, pieces)
+    output = {wire.Channel.OUT: bytearray(), wire.Channel.ERR: bytearray(), wire.Channel.PTY: bytearray()}
+    for frame in wire.FrameDecoder().feed(b"".join(pieces)):
+        output[wire.Channel(frame.channel)] += frame.payload
+    return {
+        "encoding": "base64",
+        "stdout": base64.b64encode(output[wire.Channel.OUT]).decode(),
+        "stderr": base64.b64encode(output[wire.Channel.ERR]).decode(),
+        "pty": base64.b64encode(output[wire.Channel.PTY]).decode(),
+    }
+
+
+def frames_response(frames: AsyncIterator[bytes], *, status: int) -> Response:
+    """A body of frames."""
+    return Response(status, frames, wire.FRAMES_TYPE, (("cache-control", "no-store"),))
 
 
 async def frames_of(

@@ -13,12 +13,26 @@ from typing import Any
 
 import uvicorn
 
-from sbxguest import attach, descriptors, filepool, files, hello, hooks, jobroutes, kernel, legacy, stats, wire
+from sbxguest import (
+    attach,
+    descriptors,
+    filepool,
+    files,
+    hello,
+    hooks,
+    jobroutes,
+    kernel,
+    legacy,
+    shellroutes,
+    stats,
+    wire,
+)
 from sbxguest.app import Route
 from sbxguest.asgi import App
 from sbxguest.initclient import InitClient, Kept
 from sbxguest.jobs import JobTable
 from sbxguest.runclock import RunClock
+from sbxguest.shells import ShellTable
 from sbxguest.state import Guest, GuestSettings, GuestState
 
 log = logging.getLogger(__name__)
@@ -45,15 +59,18 @@ def main(init_fd: int, listen_fds: list[int]) -> None:
 
 
 async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets: list[socket.socket]) -> None:
-    saved = descriptors.read_whole(kept.named["state"]) if "state" in kept.named else b""
+    saved = {name: descriptors.read_whole(fd) for name, fd in kept.named.items()}
     descriptors.close_all(kept.named.values())
-    state = GuestState(settings, keep=lambda data: init.put("state", data), saved=saved)
+    state = GuestState(settings, keep=lambda data: init.put("state", data), saved=saved.get("state", b""))
     jobs = JobTable(init, state, RunClock())
+    shells = ShellTable(jobs, state, init)
+    shells.adopt(saved)
     loop = asyncio.get_running_loop()
     init.attach(loop)
     jobs.adopt(kept.jobs, kept.told)
+    shells.start()
     _make_workdir(state)
-    guest = Guest(state, jobs)
+    guest = Guest(state, jobs, shells)
     filepool.journal_of(guest)  # removes what a killed server left of its uploads
     servers = [_server(App(guest, _app_routes(), _SOCKET_ROUTES))]
     if len(sockets) > 1:
@@ -65,7 +82,7 @@ async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets:
 
 
 def _app_routes() -> tuple[Route, ...]:
-    return (*hello.ROUTES, *jobroutes.ROUTES, *files.ROUTES, *stats.ROUTES, *legacy.ROUTES)
+    return (*hello.ROUTES, *jobroutes.ROUTES, *shellroutes.ROUTES, *files.ROUTES, *stats.ROUTES, *legacy.ROUTES)
 
 
 class _Server(uvicorn.Server):

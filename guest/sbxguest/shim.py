@@ -101,7 +101,9 @@ class _Shim:
         files = (fds.get("in_r", null), fds.get("out_w", null), fds.get("err_w", null))
         terminal = fds.get("tty", -1)
         try:
-            self._leader = start(spec, Plumbing(None if terminal >= 0 else files, terminal=terminal))
+            self._leader = start(
+                spec, Plumbing(None if terminal >= 0 else files, terminal=terminal, side=fds.get("side_w", -1))
+            )
         except SpawnFailed as exc:
             self._leader = -1
             self._link.post({"op": "failed", "stage": exc.stage, "errno": exc.error_number})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sbxguest.jobs import JobTable
+    from sbxguest.shells import ShellTable
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULT_WORKDIR = "/work"
@@ -149,6 +150,7 @@ class Guest:
 
     state: GuestState
     jobs: JobTable
+    shells: ShellTable
 
 
 def new_boot_id() -> str:

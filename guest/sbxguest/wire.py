@@ -21,7 +21,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 GENERATION = 2
-FEATURES = ("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "jobs.attach", "files", "files.tar", "metrics", "v1")
+FEATURES = (
+    *("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "jobs.attach", "shells"),
+    *("files", "files.tar", "metrics", "v1"),
+)
 
 BOOT_HEADER = "x-sbx-boot"
 # On every error the guest itself answers with, so that it is told from one of the proxy before it.
@@ -33,6 +36,7 @@ MIB = 1024 * KIB
 RING_BYTES = 8 * MIB
 RING_BYTES_MIN = 64 * KIB
 HEAD_BYTES = 64 * KIB
+MAX_LINE_BYTES = 96 * KIB
 RINGS_TOTAL_BYTES = 64 * MIB
 MAX_PAYLOAD_BYTES = MIB
 MAX_INLINE_OUTPUT_BYTES = MIB
