@@ -10,10 +10,13 @@ import select
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.text import harmless, harmless_line, iso
+
+if TYPE_CHECKING:
+    from sbxtui.control.threads import Lane
 
 
 class Output:
@@ -22,6 +25,7 @@ class Output:
     def __init__(self, *, is_json: bool = False, is_quiet: bool = False) -> None:
         self.is_json = is_json
         self.is_quiet = is_quiet
+        self._lane: Lane | None = None
 
     def line(self, text: str) -> None:
         """One line of data for people; nothing under `--json`."""
@@ -43,9 +47,11 @@ class Output:
 
     async def pass_on(self, data: bytes, *, is_stderr: bool = False) -> None:
         """`raw` at the reader's pace: one that stalls holds up nothing else, nor the end of this program."""
-        from sbxtui.control.threads import run_abandonable
+        if self._lane is None:
+            from sbxtui.control.threads import Lane
 
-        await run_abandonable(lambda: self.raw(data, is_stderr=is_stderr))
+            self._lane = Lane()
+        await self._lane.run(lambda: self.raw(data, is_stderr=is_stderr))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Left-aligned columns, two blanks apart; the header is left out when quiet."""

@@ -1,0 +1,144 @@
+"""Commands in a sandbox of the local cloud: what starting one costs, and how fast, soon and lean its output comes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from bench.support import SBX, BenchHome, Row, bench_home, interleaved, milliseconds, ratio_row
+from sbxtui.guest.client import GuestClient
+from sbxtui.settings import load
+from sbxtui.wiring import Services
+
+_RUNS = 100
+_AT_ONCE = 16
+_READ_BYTES = 1 << 20
+_MOST_BYTES = 10**9
+
+
+def run() -> list[Row]:
+    """Rows of starting commands, of their output, and of memory; takes about a minute."""
+    with bench_home() as home:
+        home.sbx("create", "bench")
+        home.sbx("exec", "bench", "--", "true")
+        return [*asyncio.run(_starts(home)), *_outputs(home), _first_byte(home), _memory(home)]
+
+
+async def _starts(home: BenchHome) -> list[Row]:
+    services = Services(load(dict(home.env), cwd=home.folder), actor="bench")
+    row = await services.sandboxes.find("bench")
+    try:
+        async with services.guests.connect(row) as guest:
+            ours_s, bare_s = await _median(lambda: _true(guest)), await _median(_bare_true)
+            at_once = await _per_second(lambda: guest.exec(["true"]))
+            bare_at_once = await _per_second(_bare_true)
+    finally:
+        services.close()
+    return [
+        ratio_row("`true` over a kept connection", ours_s, bare_s, "a bare start here"),
+        (f"`true`, {_AT_ONCE} at once", f"{at_once:.0f} /s", f"{bare_at_once:.0f} /s bare starts"),
+    ]
+
+
+async def _true(guest: GuestClient) -> None:
+    await guest.exec(["true"])
+
+
+async def _bare_true() -> None:
+    pid = os.posix_spawn("/bin/true", ["true"], {})  # noqa: ASYNC221 - the blocking start is what is measured
+    os.waitpid(pid, 0)  # noqa: ASYNC222 - as above
+
+
+async def _median(work: Callable[[], Awaitable[object]]) -> float:
+    spans: list[float] = []
+    for _ in range(_RUNS):
+        began = time.perf_counter()
+        await work()
+        spans.append(time.perf_counter() - began)
+    return statistics.median(spans)
+
+
+async def _per_second(work: Callable[[], Awaitable[object]]) -> float:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one() -> None:
+        async with gate:
+            await work()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(one() for _ in range(2 * _RUNS)))
+    return 2 * _RUNS / (time.perf_counter() - began)
+
+
+def _outputs(home: BenchHome) -> list[Row]:
+    return [_output(home, size_bytes) for size_bytes in (50 * 10**6, 500 * 10**6)]
+
+
+def _output(home: BenchHome, size_bytes: int) -> Row:
+    flood = ["sh", "-c", f"yes 2>/dev/null | head -c {size_bytes}"]
+    ours_s, bare_s = interleaved(
+        lambda: _drain([*SBX, "exec", "bench", "--", *flood], home, size_bytes),
+        lambda: _drain(flood, home, size_bytes),
+        rounds=3,
+    )
+    return ratio_row(f"{size_bytes // 10**6} MB through `sbx exec`", ours_s, bare_s, "a local pipe")
+
+
+def _drain(command: Sequence[str], home: BenchHome, size_bytes: int) -> float:
+    began = time.perf_counter()
+    with subprocess.Popen(
+        command, env=home.env, cwd=home.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        received = 0
+        while piece := os.read(child.stdout.fileno(), _READ_BYTES):
+            received += len(piece)
+    if received != size_bytes or child.returncode != 0:
+        raise RuntimeError(f"{received} of {size_bytes} bytes came, and exit code {child.returncode}")
+    return time.perf_counter() - began
+
+
+def _first_byte(home: BenchHome) -> Row:
+    """From a command's first word until we read it: both look at one clock."""
+    (ours_s,) = interleaved(lambda: _lateness(home), rounds=5)
+    return ("from a command's first byte to ours", milliseconds(ours_s), "at most 50 ms")
+
+
+def _lateness(home: BenchHome) -> float:
+    line = "sleep 0.3; date +%s.%N; sleep 0.3"
+    command = [*SBX, "exec", "bench", "--", "sh", "-c", line]
+    with subprocess.Popen(
+        command, env=home.env, cwd=home.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        stamp = child.stdout.readline()
+        return time.time() - float(stamp)
+
+
+def _memory(home: BenchHome) -> Row:
+    base_bytes = _peak_rss_bytes(home, ["true"])
+    grown_bytes = _peak_rss_bytes(home, ["sh", "-c", f"yes | head -c {_MOST_BYTES}"]) - base_bytes
+    return ("memory of `sbx exec` for 1 GB more", f"{grown_bytes / 2**20:.1f} MiB", "at most 32 MiB")
+
+
+def _peak_rss_bytes(home: BenchHome, command: Sequence[str]) -> int:
+    with Path(os.devnull).open("wb") as nowhere:
+        child = subprocess.Popen(
+            [*SBX, "exec", "bench", "--", *command], env=home.env, stdin=subprocess.DEVNULL, stdout=nowhere
+        )
+        _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        raise RuntimeError(f"`{' '.join(command)}` ended with {child.returncode}")
+    return usage.ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    for row in run():
+        sys.stdout.write("{:<42} {:<28} {}\n".format(*row))
