@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from dataclasses import replace
 
 from sbxtui.control.api import ControlApi
@@ -22,6 +23,7 @@ class ControlPlanes:
         self._contexts = contexts
         self._open: dict[str, ControlApi] = {}
         self._checked: set[str] = set()
+        self._tls: dict[tuple[str, int], ssl.SSLContext] = {}
 
     def context(self, name: str = "") -> Context:
         """The context that counts: the named one, else the setting, else the one in use, else `local`.
@@ -112,9 +114,17 @@ class ControlPlanes:
         if not self._settings.verify_tls:
             return False
         if context.kind is ContextKind.AWS:
-            return _system_tls()
-        cloud = await self.local_cloud()
-        return ssl.create_default_context(cafile=str(cloud.ca_file))
+            return self._kept_tls(("", 0), _system_tls)
+        ca_file = (await self.local_cloud()).ca_file
+        # A local cloud that was reset has another authority in the same place.
+        made_at_ns = (await asyncio.to_thread(ca_file.stat)).st_mtime_ns
+        return self._kept_tls((str(ca_file), made_at_ns), lambda: ssl.create_default_context(cafile=str(ca_file)))
+
+    def _kept_tls(self, key: tuple[str, int], make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        """Reading a system's authorities takes as long as ten commands: once for the life of the face."""
+        if key not in self._tls:
+            self._tls[key] = make()
+        return self._tls[key]
 
 
 def _system_tls() -> ssl.SSLContext:
