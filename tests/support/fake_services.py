@@ -37,6 +37,7 @@ from sbxtui.settings import Settings
 from sbxtui.store.db import Store
 from sbxtui.store.events import Events
 from sbxtui.wiring import Services
+from tests.support.local_files import LocalFiles
 
 LOCAL = Context(ContextName("local"), ContextKind.LOCAL, region="local-1")
 OnOutput = Callable[[str, bytes], Awaitable[None]]
@@ -86,6 +87,8 @@ class FakeCloud:
     created: list[tuple[str | None, CreateOptions]] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    # A folder of this machine that stands for the sandbox's root.
+    files_root: Path | None = None
 
 
 class FakeServices:
@@ -101,6 +104,7 @@ class FakeServices:
         self.launcher = _Launcher(cloud)
         self.sandboxes = _Sandboxes(cloud)
         self.jobs = _Jobs(cloud)
+        self.files = LocalFiles(cloud.files_root or settings.home.cache_dir)
 
     @property
     def context(self) -> Context:

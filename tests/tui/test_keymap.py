@@ -13,6 +13,7 @@ from sbxtui.tui.keymap import Keymap, footer_actions
 from sbxtui.tui.screens.main import MainScreen
 from sbxtui.tui.tabs.registry import TABS, all_actions
 from sbxtui.tui.tabs.run import LineInput
+from sbxtui.tui.widgets.fileview import FileView
 from sbxtui.tui.widgets.output import OutputView
 from sbxtui.tui.widgets.rows import RowList
 from sbxtui.tui.widgets.table import FleetTable
@@ -27,7 +28,7 @@ def ids(actions: list[Action]) -> set[str]:
 def test_every_action_has_one_id_and_something_that_does_it() -> None:
     actions = all_actions()
     assert len({action.id for action in actions}) == len(actions)
-    places = (MainScreen, FleetTable, RowList, OutputView, LineInput, *(spec.kind for spec in TABS))
+    places = (MainScreen, FleetTable, RowList, OutputView, LineInput, FileView, *(spec.kind for spec in TABS))
     undone = [one.id for one in actions if not any(hasattr(place, f"do_{one.id}") for place in places)]
     assert [one for one in undone if not one.startswith("tab_")] == []
 

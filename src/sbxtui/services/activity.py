@@ -1,16 +1,41 @@
-"""Following the event log as it grows."""
+"""Writing changes into the event log, and following it as it grows."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
 
-from sbxtui.core.model import Event
+from sbxtui.core.errors import SbxError
+from sbxtui.core.model import Event, Registration
 from sbxtui.home import Home
 from sbxtui.store.doorbell import LOOKING_POLL_S, Listener
 from sbxtui.store.events import Events
 
 _BATCH = 500
+
+
+@asynccontextmanager
+async def noted(
+    events: Events, row: Registration, kind: str, actor: str, data: Mapping[str, object] | None = None
+) -> AsyncIterator[None]:
+    """Record a change as an event when it is over, with its duration; one that failed as `KIND.failed`, with why."""
+
+    async def record(ending: str, **more: object) -> None:
+        facts = {**(data or {}), "took_s": round(monotonic() - began, 3), **more}
+        await asyncio.to_thread(
+            events.record, context=row.context, kind=kind + ending, subject=row.name, actor=actor, data=facts
+        )
+
+    began = monotonic()
+    try:
+        yield
+    except SbxError as exc:
+        with suppress(SbxError):
+            await record(".failed", error=exc.message, code=exc.code)
+        raise
+    await record("")
 
 
 async def follow_events(

@@ -106,6 +106,23 @@ class Files:
             async for batch in _batches(download.chunks):
                 await asyncio.to_thread(on_chunk, batch)
 
+    async def peek(self, row: Registration, path: str, limit_bytes: int) -> tuple[bytes, FileInfo]:
+        """The first `limit_bytes` of a file and what it is, however large it is; what a link points to is read.
+
+        Raises:
+            UsageError: It is no regular file, so that reading might never end.
+        """
+        async with self._guests.files(row) as files:
+            info = await files.stat(path, follow=True)
+            if info.kind != "file":
+                raise UsageError(f"{path} is no regular file", hint="only regular files can be looked into")
+            head = bytearray()
+            if info.size_bytes:
+                async with files.download(path, length=min(limit_bytes, info.size_bytes)) as download:
+                    async for chunk in download.chunks:
+                        head += chunk
+            return bytes(head[:limit_bytes]), info
+
     async def list(self, row: Registration, path: str) -> tuple[tuple[FileInfo, ...], bool]:
         """Entries of a folder, and whether there are more than shown."""
         async with self._guests.files(row) as files:
@@ -134,18 +151,20 @@ class Files:
         async with self._guests.files(row) as files:
             place = await _place_in(files, target, PurePosixPath(source).name)
             await files.move(source, place)
-        await self._note("files.mv", row, place)
+        await self._note("files.mv", row, place, source)
 
     async def copy(self, row: Registration, source: str, target: str, *, is_recursive: bool) -> tuple[str, ...]:
         """Copy inside the sandbox; returns special files that were left out."""
         async with self._guests.files(row) as files:
             place = await _place_in(files, target, PurePosixPath(source).name)
             left_out = await files.copy(source, place, recursive=is_recursive)
-        await self._note("files.cp", row, place)
+        await self._note("files.cp", row, place, source)
         return left_out
 
-    async def _note(self, kind: str, row: Registration, path: str) -> None:
+    async def _note(self, kind: str, row: Registration, path: str, source: str = "") -> None:
         data = {"path": path.encode("utf-8", "replace").decode()}
+        if source:
+            data["from"] = source.encode("utf-8", "replace").decode()
         await asyncio.to_thread(
             self._events.record, context=row.context, kind=kind, subject=row.name, actor=self._actor, data=data
         )

@@ -13,6 +13,7 @@ from sbxtui.core.errors import Conflict, SandboxNotFound, SbxError, StoreUnwrita
 from sbxtui.core.model import Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name
 from sbxtui.identity import own_identity
+from sbxtui.services.activity import noted
 from sbxtui.services.guests import V1, Guests
 from sbxtui.services.planes import ControlPlanes, no_such_sandbox
 from sbxtui.store.events import Events
@@ -73,13 +74,13 @@ class Sandboxes:
         Raises:
             Conflict: It is gone, or did not get there.
         """
-        plane = await self._planes.open_for_change(self._context)
-        try:
-            await plane.suspend(row.id)
-        except Conflict as exc:
-            raise await self._guests.explain(row, exc) from exc
-        record = await self.wait(row, Goal.SUSPENDED, timeout_s=_CHANGE_DEADLINE_S)
-        await self._note("sandbox.suspend", row)
+        async with noted(self._events, row, "sandbox.suspend", self._actor):
+            plane = await self._planes.open_for_change(self._context)
+            try:
+                await plane.suspend(row.id)
+            except Conflict as exc:
+                raise await self._guests.explain(row, exc) from exc
+            record = await self.wait(row, Goal.SUSPENDED, timeout_s=_CHANGE_DEADLINE_S)
         return suspended_words(record, datetime.now(UTC))
 
     async def resume(self, row: Registration) -> str:
@@ -88,13 +89,13 @@ class Sandboxes:
         Raises:
             Conflict: It is gone, or did not get there.
         """
-        plane = await self._planes.open_for_change(self._context)
-        try:
-            await plane.resume(row.id)
-        except Conflict as exc:
-            raise await self._guests.explain(row, exc) from exc
-        await self.wait(row, Goal.READY, timeout_s=_CHANGE_DEADLINE_S)
-        await self._note("sandbox.resume", row)
+        async with noted(self._events, row, "sandbox.resume", self._actor):
+            plane = await self._planes.open_for_change(self._context)
+            try:
+                await plane.resume(row.id)
+            except Conflict as exc:
+                raise await self._guests.explain(row, exc) from exc
+            await self.wait(row, Goal.READY, timeout_s=_CHANGE_DEADLINE_S)
         return "running"
 
     async def remove(self, row: Registration, *, is_waiting: bool = False) -> str:
@@ -267,16 +268,6 @@ class Sandboxes:
 
     def _forget(self, row: Registration, reason: str) -> None:
         self._registry.remove_row(row, actor=self._actor, reason=reason)
-
-    async def _note(self, kind: str, row: Registration) -> None:
-        await asyncio.to_thread(
-            self._events.record,
-            context=row.context,
-            kind=kind,
-            subject=row.name,
-            actor=self._actor,
-            data={"id": row.id},
-        )
 
 
 def _is_reached(record: SandboxRecord | None, goal: Goal) -> bool:

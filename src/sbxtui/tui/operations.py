@@ -22,7 +22,7 @@ from sbxtui.tui.words import shown_name
 from sbxtui.wiring import Services
 
 # Workers of these groups leave something half done when they are cut off.
-BUSY_GROUPS = frozenset({"create", "change", "run"})
+BUSY_GROUPS = frozenset({"create", "change", "run", "transfer"})
 # A flood gets a third of the time: after this much work, reading rests for twice as long, and keys and painting run.
 _WORK_S = 0.008
 _RESTS_PER_WORK = 2
@@ -139,7 +139,7 @@ class Operations(Screen[None]):
             jobs = await asyncio.to_thread(lambda: self.services.jobs)
             from sbxtui.services.jobs import Command
 
-            row = await self._row_of(sandbox)
+            row = await self.row_of(sandbox)
             feed = _feeder(self, transcript)
             result = await jobs.exec(row, Command(argv=line), on_output=feed, ends_with_caller=True)
             transcript.finish(result_words(result, transcript), is_failure=result.exit_code != 0)
@@ -162,13 +162,13 @@ class Operations(Screen[None]):
         outcomes: list[Outcome] = []
         for target in targets:
             try:
-                rows.append(await self._row_of(target))
+                rows.append(await self.row_of(target))
             except SbxError as exc:
                 outcomes.append(Outcome(shown_name(target), error=exc))
         outcomes += await for_each(rows, act)
         self.post_message(Changed(work, done, outcomes, targets))
 
-    async def _row_of(self, sandbox: Sandbox) -> Registration:
+    async def row_of(self, sandbox: Sandbox) -> Registration:
         """The row of exactly this sandbox: a name may have been given to another one since it was shown.
 
         Raises:

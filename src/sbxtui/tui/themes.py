@@ -109,6 +109,8 @@ THEMES = (
         line="#8a8a8a",
     ),
 )
+# Pygments styles for file contents; on mono there are none.
+HIGHLIGHTING = {"sbx-dark": "github-dark", "sbx-light": "default", "sbx-contrast": "github-dark"}
 THEME_NAMES = tuple(theme.name for theme in THEMES)
 DEFAULT_THEME = THEME_NAMES[0]
 MONO_THEME = THEME_NAMES[-1]

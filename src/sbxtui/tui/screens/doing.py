@@ -19,7 +19,7 @@ from sbxtui.tui.screens.ask import AskScreen
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.screens.create import CreateScreen, Wish
 from sbxtui.tui.screens.telling import Telling
-from sbxtui.tui.themes import MONO_THEME, next_theme
+from sbxtui.tui.themes import HIGHLIGHTING, MONO_THEME, next_theme
 from sbxtui.tui.widgets.bars import StatusBar
 from sbxtui.tui.words import error_text, names_text, shown_name, state_text
 
@@ -170,6 +170,18 @@ class Doing(Telling):
     def busy_words(self) -> list[str]:
         """What leaving would cut off, in words."""
         return self.query_one(StatusBar).works
+
+    def end_work(self, work: str, words: str, tone: str) -> None:
+        """A piece of work ended with `words`."""
+        self.query_one(StatusBar).end(work, words, tone)
+
+    def highlighting(self) -> str:
+        """The pygments style that is readable on the theme; empty for none."""
+        return HIGHLIGHTING.get(self.app.theme, "")
+
+    def do_back(self) -> None:
+        """Up one level."""
+        raise NotImplementedError
 
     def show_record(self, sandbox: Sandbox, record: SandboxRecord) -> None:
         """Open the page with a record as JSON."""

@@ -128,7 +128,11 @@ class ActivityTab(Tab):
             rows.move_to(len(shown) - 1)
         failed = sum(one.is_failure for one in shown)
         of = "all sandboxes" if self.is_all else self._subject or "no sandbox"
-        words = f"{len(shown)} changes of {of} · {failed} failed" if shown else f"no changes of {of} yet"
+        words = (
+            f"{len(shown)} change{'s' * (len(shown) != 1)} of {of} · {failed} failed"
+            if shown
+            else f"no changes of {of} yet"
+        )
         self.query_one("#activity-status", Static).update(words, layout=False)
 
 

@@ -16,6 +16,7 @@ from textual.timer import Timer
 
 from sbxtui.tui.actions import SANDBOXES, Action
 from sbxtui.tui.widgets.folds import Folds
+from sbxtui.tui.widgets.selecting import lit
 from sbxtui.tui.widgets.transcript import Block, Kind, Line, Transcript
 
 OUTPUT = "output"
@@ -130,7 +131,8 @@ class OutputView(ScrollView, can_focus=True):
         segments = [Segment(self._text_of(row), self._style(line))]
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(row)) is not None:
-            segments = _lit(segments[0], *span, self.screen.get_component_rich_style("screen--selection"))
+            look = self.screen.get_component_rich_style("screen--selection")
+            segments = lit(self._text_of(row), span, self._style(line), look)
         strip = Strip(segments)
         self._widest = max(self._widest, strip.cell_length)
         x = self.scroll_offset.x
@@ -282,11 +284,3 @@ class OutputView(ScrollView, can_focus=True):
 
     def _style(self, line: Line) -> Style:
         return self.get_component_rich_style(f"output--{line.kind.value}")
-
-
-def _lit(segment: Segment, start: int, end: int, style: Style) -> list[Segment]:
-    """A segment with the characters from `start` to `end` (-1: all the rest) in another style."""
-    text, base = segment.text, segment.style or Style()
-    stop = len(text) if end == -1 else end
-    parts = [(text[:start], base), (text[start:stop], base + style), (text[stop:], base)]
-    return [Segment(part, look) for part, look in parts if part]

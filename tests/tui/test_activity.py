@@ -1,0 +1,95 @@
+"""The activity tab: every change of every face as the command line that does it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from textual.widgets import Static
+
+from sbxtui.core.model import Event
+from sbxtui.store.db import Store
+from sbxtui.store.events import Events
+from sbxtui.tui.changes import changes_of, line_of
+from sbxtui.tui.screens.page import PageScreen
+from sbxtui.tui.tabs.activity import ActivityTab
+from tests.support.fake_services import FakeCloud, home_at, sandbox
+from tests.tui.driving import Driver, dashboard, shown
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def event(kind: str, subject: str = "web", seq: int = 1, at_s: float = 0, **data: object) -> Event:
+    return Event(seq, NOON + timedelta(seconds=at_s), "local", kind, subject, "cli:you", data)
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (event("sandbox.suspend"), "sbx stop web"),
+        (event("sandbox.renamed", "new", 1, 0, **{"from": "old"}), "sbx rename old new"),
+        (event("sandbox.adopted", id="mvm-1"), "sbx adopt mvm-1 web"),
+        (event("sandbox.labels", changed=["ci", "team"]), "sbx label web 'ci=… team=…'"),
+        (event("files.mkdir", path="/work/a b"), "sbx fs mkdir web '/work/a b'"),
+        (event("files.mv", "web", 1, 0, path="/b", **{"from": "/a"}), "sbx fs mv web /a /b"),
+        (event("files.mv", path="/b"), "sbx fs mv web SRC /b"),
+        (event("sandbox.suspend.failed"), "sbx stop web"),
+        (event("job.started", cli="sbx exec web -- make"), "sbx exec web -- make"),
+        (event("budget.reached"), "budget.reached web"),
+        (event("sandbox.suspend", "$(reboot)"), "sbx stop '$(reboot)'"),
+    ],
+)
+def test_an_event_is_the_line_that_does_it(told: Event, line: str) -> None:
+    assert line_of(told) == line
+
+
+def test_a_launch_is_one_change_with_its_duration() -> None:
+    open_one = [event("sandbox.reserved", seq=1)]
+    assert changes_of(open_one)[0].is_open
+    [done] = changes_of([*open_one, event("sandbox.tracked", seq=2, at_s=1.5)])
+    assert (done.line, done.result, done.took_s) == ("sbx create web", "ok", 1.5)
+    [failed] = changes_of([*open_one, event("sandbox.removed", seq=2, at_s=3, reason="launch refused")])
+    assert (failed.result, failed.words) == ("failed", "launch refused")
+
+
+def test_facts_of_machines_are_no_changes_and_hostile_text_is_harmless() -> None:
+    assert changes_of([event("sandbox.facts")]) == []
+    [change] = changes_of([event("x\x1b[2J", "we\x1b]0;t\x07b\n", error="\x9b2J")])
+    assert "\x1b" not in change.line + change.subject + change.words and "\n" not in change.line
+
+
+def record(root: Path, kind: str, subject: str, **data: object) -> None:
+    store = Store.open(home_at(root))
+    Events(store).record(context="local", kind=kind, subject=subject, actor="mcp:claude", data=data)
+    store.close()
+
+
+def lines(driver: Driver) -> list[str]:
+    return [one.line for one in driver.main.query_one(ActivityTab).changes]
+
+
+async def test_changes_of_other_faces_come_in_with_author_duration_and_result(tmp_path: Path) -> None:
+    record(tmp_path, "sandbox.suspend", "api", took_s=3.2)
+    async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api"), sandbox("web")]), size=(160, 40)) as driver:
+        await driver.press("4")
+        await driver.until(lambda: lines(driver) == ["sbx stop api"])
+        record(tmp_path, "sandbox.resume.failed", "web", error="it is gone", took_s=0.5)
+        await driver.until(lambda: "sbx start web" in driver.text())
+        for words in ("mcp:claude", "3.2s", "failed", "it is gone", "2 changes of all sandboxes · 1 failed"):
+            assert words in driver.text()
+
+
+async def test_the_line_is_copied_the_details_shown_and_one_sandbox_kept_apart(tmp_path: Path) -> None:
+    record(tmp_path, "sandbox.suspend", "api")
+    record(tmp_path, "sandbox.suspend", "web")
+    async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api"), sandbox("web")]), size=(160, 40)) as driver:
+        await driver.press("g", "4", "tab")
+        await driver.until(lambda: len(lines(driver)) == 2)
+        await driver.press("k", "y")
+        await driver.until(lambda: driver.app.clipboard == "sbx stop api")
+        await driver.press("A")
+        assert shown(driver.main.query_one("#activity-status", Static)) == "1 change of api · 0 failed"
+        await driver.press("enter")
+        assert isinstance(driver.app.screen, PageScreen)
+        assert "what     sbx stop api" in driver.text()
