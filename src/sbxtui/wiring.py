@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sbxtui.services.planes import ControlPlanes
     from sbxtui.services.reasons import Reasons
     from sbxtui.services.sandboxes import Sandboxes
+    from sbxtui.services.shell import Shells
     from sbxtui.services.tokens import TokenService
     from sbxtui.services.watch import Watch
     from sbxtui.store.contexts import Contexts
@@ -175,6 +176,13 @@ class Services:
         from sbxtui.services.joblist import JobLists
 
         return JobLists(self.context, self.inventories, self.registry, self.jobs)
+
+    @cached_property
+    def shells(self) -> Shells:
+        """Pseudo-shells: lines that share a folder and variables."""
+        from sbxtui.services.shell import Shells
+
+        return Shells(self.guests, self.jobs.notes, self.actor)
 
     @cached_property
     def watch(self) -> Watch:

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from sbxtui.core.text import harmless_line
 if TYPE_CHECKING:
     from sbxtui.guest.files import GuestFiles
     from sbxtui.guest.jobs import GuestJobs
+    from sbxtui.guest.shells import GuestShells
     from sbxtui.guest.transport import TokenSource, Transport
 
 _HELLO_TIMEOUT_S = 10.0
@@ -102,6 +104,13 @@ class GuestClient:
         from sbxtui.guest.jobs import GuestJobs
 
         return GuestJobs(self.transport, self._boot_id)
+
+    @property
+    def shells(self) -> GuestShells:
+        """Pseudo-shells: lines that share a folder and variables."""
+        from sbxtui.guest.shells import GuestShells
+
+        return GuestShells(self.transport, partial(self._boot_with, "shells"))
 
     async def hello(self, *, timeout_s: float = _HELLO_TIMEOUT_S) -> Hello:
         """Ask the guest who it is.
@@ -214,12 +223,21 @@ class GuestClient:
 
     async def _boot_id(self) -> str:
         """The boot this client talks to; known since its first hello."""
-        hello = self._hello
-        if hello is None:
-            from sbxtui.guest.retry import patiently
+        return (await self._known_hello()).boot_id
 
-            hello = await patiently(self.hello)
+    async def _boot_with(self, feature: str) -> str:
+        """The same, of a guest that has a feature."""
+        hello = await self._known_hello()
+        if feature not in hello.features:
+            raise _too_old(feature)
         return hello.boot_id
+
+    async def _known_hello(self) -> Hello:
+        if self._hello is not None:
+            return self._hello
+        from sbxtui.guest.retry import patiently
+
+        return await patiently(self.hello)
 
 
 def _too_old(what: str) -> SbxError:

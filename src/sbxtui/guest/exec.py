@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from sbxguest import wire
@@ -49,6 +49,36 @@ async def run_command(
         # A cancel, or nobody takes the output any more: the command ends with its caller.
         await _end(transport, body["id"], boot_id)
         raise
+
+
+async def run_line(
+    transport: Transport,
+    boot_id: str,
+    path: str,
+    body: Mapping[str, Any],
+    *,
+    stdin: bytes | AsyncIterator[bytes] | None,
+    on_output: OnOutput | None,
+    on_started: OnStarted | None,
+) -> tuple[ExecResult, dict[str, object]]:
+    """Give a line to a shell at `path` and follow it, from the moment it is its turn; cancelling leaves it alone.
+
+    Returns:
+        How it ended, and what its EXIT says.
+
+    Raises:
+        Conflict: It was taken out of the queue. ConnectionLost: No way back for 30 s; it goes on.
+    """
+    job_id = str(body["id"])
+    reader = LogReader(transport, job_id, boot_id, holds=True, body=body, start_path=path)
+    run = _Run(boot_id, on_output, on_started)
+
+    async def feeding() -> None:
+        await run.is_started.wait()
+        await feed(transport, job_id, boot_id, stdin or b"")
+
+    result = await _to_the_end(run, reader, None if stdin is None else feeding())
+    return result, run.exit_document
 
 
 async def rejoin(
@@ -104,6 +134,7 @@ class _Run:
         self._on_started = on_started
         self._output = {"out": bytearray(), "err": bytearray()}
         self._exit = JobExit(None)
+        self.exit_document: dict[str, object] = {}
         self._is_truncated = False
 
     async def read(self, reader: LogReader) -> None:
@@ -131,7 +162,8 @@ class _Run:
             case wire.FrameType.GAP:
                 self._is_truncated = True
             case wire.FrameType.EXIT:
-                self._exit = decode_exit(json_of(frame))
+                self.exit_document = json_of(frame)
+                self._exit = decode_exit(self.exit_document)
 
     def result(self) -> ExecResult:
         """The finished command."""

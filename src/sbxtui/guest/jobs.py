@@ -226,7 +226,7 @@ def decode_job(told: Mapping[str, Any], boot_id: str) -> Job:
         boot_id=boot_id,
         command=_command_text(told),
         actor=_line(told.get("actor")),
-        created_at=_instant(told.get("created_at")),
+        created_at=instant_of(told.get("created_at")),
         label=_line(told.get("label")),
         state=JobState(state) if state in {one.value for one in JobState} else JobState.UNKNOWN,
         has_terminal=bool(told.get("tty")),
@@ -256,7 +256,8 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) and value >= 0 else 0
 
 
-def _instant(value: object) -> datetime:
+def instant_of(value: object) -> datetime:
+    """An instant as a guest writes it; long ago if that is none."""
     try:
         instant = datetime.fromisoformat(str(value))
     except ValueError:

@@ -7,7 +7,8 @@ from contextlib import aclosing
 from typing import Any
 
 from sbxguest import wire
-from sbxtui.core.errors import ConnectionLost, GuestUnreachable
+from sbxtui.core.errors import Conflict, ConnectionLost, GuestUnreachable
+from sbxtui.core.text import harmless_line
 from sbxtui.guest.faults import translated
 from sbxtui.guest.http1 import Patience
 from sbxtui.guest.transport import RETRYABLE, Backoff, Transport, json_body
@@ -38,6 +39,7 @@ class LogReader:
         holds: Be the reader a `hold` job waits for.
         follows: Wait for more at the log's end; else the stream ends there, with EXIT only if the job has ended.
         body: The request that starts the job, if it may not exist yet. Repeating it is safe.
+        start_path: Where that request goes; the job may wait there for its turn.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class LogReader:
         holds: bool = False,
         follows: bool = True,
         body: Mapping[str, Any] | None = None,
+        start_path: str = "/v2/jobs",
     ) -> None:
         self._transport = transport
         self._job_id = job_id
@@ -58,6 +61,9 @@ class LogReader:
         self._follows = follows
         self._body = body
         self.cursor = cursor
+        self._start_path = start_path
+        # Whether the guest has taken the request, and whether the job is there to be followed by its id.
+        self._is_accepted = body is None
         self.is_started = body is None
         self._exit: wire.Frame | None = None
 
@@ -95,7 +101,7 @@ class LogReader:
         with translated(doing):
             async with self._request() as answer:
                 await self._transport.check(answer, doing)
-                self.is_started = True
+                self._is_accepted = True
                 async for data in answer.pieces():
                     for frame in _decoded(decoder, data):
                         self._move(frame)
@@ -105,8 +111,13 @@ class LogReader:
     def _move(self, frame: wire.Frame) -> None:
         if self._exit is not None:
             raise _garbled("something came behind EXIT")
-        if frame.type == wire.FrameType.EXIT:
-            self._exit = frame
+        match frame.type:
+            case wire.FrameType.EXIT:
+                self._exit = frame
+            case wire.FrameType.JOB:
+                self.is_started = True
+            case wire.FrameType.ERROR:
+                raise _refused(frame)
         if frame.type not in (wire.FrameType.DATA, wire.FrameType.GAP):
             return
         if frame.cursor != self.cursor:
@@ -121,7 +132,7 @@ class LogReader:
         if not self.is_started:
             body = json_body(self._body)
             return self._transport.stream(
-                "POST", "/v2/jobs", query=query, headers=self._headers, content=body, patience=_PATIENCE
+                "POST", self._start_path, query=query, headers=self._headers, content=body, patience=_PATIENCE
             )
         if not self._follows:
             del query["follow"]
@@ -133,7 +144,7 @@ class LogReader:
 
     def _lost(self, failure: Exception | None) -> GuestUnreachable:
         reason = getattr(failure, "message", "the stream ended early")
-        if not self.is_started:
+        if not self._is_accepted:
             return GuestUnreachable(f"the command was not started: {reason}", hint="retrying is safe")
         lost = connection_lost(self._job_id, reason)
         lost.details["cursor"] = self.cursor
@@ -148,6 +159,15 @@ def connection_lost(job_id: str, reason: str) -> ConnectionLost:
         hint="before running the command again, make sure that twice does no harm",
         details={"job": job_id},
     )
+
+
+def _refused(frame: wire.Frame) -> Conflict:
+    """A job that waited for its turn will not have it."""
+    try:
+        said = wire.payload_json(frame)
+    except wire.BadFrame as exc:
+        raise _garbled(str(exc)) from exc
+    return Conflict(harmless_line(str(said.get("message"))), hint=harmless_line(str(said.get("hint") or "")))
 
 
 def _garbled(what: str) -> Garbled:
