@@ -42,7 +42,7 @@ async def ready(request: Request) -> Response:
 
 
 async def validate(request: Request) -> Response:
-    """Prove on the restored snapshot that commands run and files can be written; 500 names what cannot."""
+    """Prove on the restored snapshot that commands and terminals run and files can be written; 500 says what cannot."""
     try:
         async with asyncio.timeout(_VALIDATE_S):
             await _check_files(request.guest)
@@ -74,12 +74,23 @@ async def _check_files(guest: Guest) -> None:
 
 
 async def _check_exec(guest: Guest) -> None:
-    spec = {"id": f"validate-{os.urandom(8).hex()}", "argv": ["/bin/sh", "-c", "echo sbx"], "actor": "hook"}
+    await _check_output(guest, "out", b"sbx\n")
+    try:
+        await _check_output(guest, "pty", b"sbx\r\n", tty={"cols": 80, "rows": 24})
+    except WireError as exc:
+        if exc.code != "unsupported":
+            raise
+        # An image may be of use without terminals; whoever asks for one is told.
+        log.warning("validate: %s", exc.message)
+
+
+async def _check_output(guest: Guest, channel: str, expected: bytes, **more: object) -> None:
+    spec = {"id": f"validate-{os.urandom(8).hex()}", "argv": ["/bin/sh", "-c", "echo sbx"], "actor": "hook", **more}
     job, _ = await guest.jobs.start(parse(spec, guest.state))
     try:
         while not job.is_finished:
             await job.changed()
-        if job.exit["code"] != 0 or job.exit["totals"]["out"] != len("sbx\n"):
+        if job.exit["code"] != 0 or job.exit["totals"][channel] != len(expected):
             raise WireError(500, "invalid", f"`/bin/sh -c 'echo sbx'` ended with {job.exit['code']}")
     finally:
         await guest.jobs.delete(job.id)

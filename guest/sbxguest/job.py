@@ -7,20 +7,23 @@ import contextlib
 import os
 import signal as signals
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from sbxguest import terminal, wire
 from sbxguest.app import WireError
 from sbxguest.initclient import InitClient
 from sbxguest.jobinput import JobInput
+from sbxguest.joblimits import JobGroup
 from sbxguest.joblog import JobLog
 from sbxguest.jobstate import Flag, JobState
 from sbxguest.oom import oom_kills
 from sbxguest.runclock import RunClock
 from sbxguest.sources import Source, sources_of
 from sbxguest.terminal import Size, Terminal
+from sbxguest.watchers import Watchers
 
 QUIET_S = 0.1
 DRAIN_MAX_S = 2.0
@@ -31,6 +34,20 @@ _END_SIGNALS = {False: (signals.SIGTERM,), True: (signals.SIGTERM, signals.SIGHU
 _TIMEOUT_SAVE_S = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class JobParts:
+    """What a job is made of beside its request: its log, its descriptors by name, its control groups."""
+
+    log: JobLog
+    fds: dict[str, int]
+    group: JobGroup
+
+    def open_terminal(self, *, is_running: bool) -> Terminal | None:
+        """The terminal among the descriptors, if there is one."""
+        has_one = all(name in self.fds for name in terminal.KEPT)
+        return Terminal(self.fds, is_running=is_running) if has_one else None
+
+
 class Job:
     """Made by `JobTable`. All methods belong to the event loop's thread.
 
@@ -38,13 +55,13 @@ class Job:
     """
 
     def __init__(
-        self, shown: dict[str, Any], digest: str, log: JobLog, fds: dict[str, int], *, init: InitClient, clock: RunClock
+        self, shown: dict[str, Any], digest: str, parts: JobParts, *, init: InitClient, clock: RunClock
     ) -> None:
         self.id = str(shown["id"])
         self.shown = shown
         self.digest = digest
-        self.log = log
-        self.state = JobState(log.fd)
+        self.log = parts.log
+        self.state = JobState(self.log.fd)
         # Whether EXIT stands behind the log.
         self.is_finished = self.state.has(Flag.FINISHED)
         self.on_finished: Callable[[Job], None] = _nobody
@@ -54,25 +71,26 @@ class Job:
         self.is_empty = False
         self._init = init
         self._clock = clock
-        has_terminal = all(name in fds for name in terminal.KEPT)
-        self.terminal = Terminal(fds, is_running=not self.is_finished) if has_terminal else None
-        self.input = self._input_of(fds)
+        self.terminal = parts.open_terminal(is_running=not self.is_finished)
+        self.input = self._input_of(parts.fds)
         # What its program wrote as descriptor 3, or -1.
-        self.side_fd = fds.get("side", -1)
+        self.side_fd = parts.fds.get("side", -1)
         self.exit_more: dict[str, object] = {}
-        self._sources = sources_of(fds, self.terminal)
+        self._sources = sources_of(parts.fds, self.terminal)
         self._is_paused = False
-        self._holds = shown["log"] == "hold" and not self.state.has(Flag.HOLD_OVER)
-        self._acked = 0
-        self._watchers = 0
-        self._holders = 0
+        self._watchers = Watchers(
+            self,
+            clock,
+            holds=shown["log"] == "hold" and not self.state.has(Flag.HOLD_OVER),
+            ends_alone=shown["on_disconnect"] == "kill",
+        )
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._exit_code: int | None = None
         self._end_task: asyncio.Task[None] | None = None
-        self._leave_task: asyncio.Task[None] | None = None
         self._timeout_task: asyncio.Task[None] | None = None
-        self._oom_kills = oom_kills()
+        self._group = parts.group
+        self._oom_kills = self._count_oom()
         self._was_killed = False
 
     def _input_of(self, fds: dict[str, int]) -> JobInput:
@@ -88,22 +106,7 @@ class Job:
     @property
     def exit(self) -> dict[str, Any]:
         """The EXIT document; only when finished."""
-        code, totals = self.state.exit_code, self.log.channel_totals
-        return {
-            "code": code if code >= 0 else None,
-            "signal": -code if code < 0 else None,
-            "timed_out": self.state.has(Flag.TIMED_OUT),
-            "oom": self.state.has(Flag.OOM),
-            "lingering": self.state.has(Flag.LINGERING),
-            "duration_s": (self.state.ended_ms - self.state.started_ms) / 1000,
-            "totals": {
-                "out": totals[wire.Channel.OUT],
-                "err": totals[wire.Channel.ERR],
-                "pty": totals[wire.Channel.PTY],
-                "all": self.state.end_cursor,
-            },
-            **self.exit_more,
-        }
+        return {**self.state.exit_document(self.log.channel_totals), **self.exit_more}
 
     def describe(self) -> dict[str, Any]:
         """The job as listings show it."""
@@ -117,7 +120,7 @@ class Job:
             "pid": self.pid or None,
             "cursor": self.log.total,
             "stdin_accepted": self.input.accepted(),
-            "watchers": self._watchers,
+            "watchers": self._watchers.count,
             "exit": self.exit if self.is_finished else None,
         }
 
@@ -130,7 +133,7 @@ class Job:
             self._timeout_task = self._spawn_task(self._time_out())
         if not self.is_finished and self.state.has(Flag.ENDING):
             self.end()
-        self._check_watchers()
+        self._watchers.check()
 
     def on_init(self, message: dict[str, Any]) -> None:
         """Hear what became of the processes."""
@@ -152,6 +155,7 @@ class Job:
                     self._spawn_task(self._finish())
             case "empty":
                 self.is_empty = True
+                self._group.remove()
         self.wake()
 
     def end_unstarted(self, code: int, text: str) -> None:
@@ -175,7 +179,7 @@ class Job:
                 if self.is_finished:
                     moved = source.discard()
                 else:
-                    room = self.log.room(self._acked) if self._holds else _NO_LIMIT
+                    room = self.log.room(self._watchers.acknowledged) if self._watchers.holds else _NO_LIMIT
                     if room == 0:
                         self._pause()
                         return
@@ -238,47 +242,21 @@ class Job:
 
     # -- watchers -----------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def watched(self, *, holds: bool) -> Iterator[None]:
+    def watched(self, *, holds: bool) -> AbstractContextManager[None]:
         """While a reader is there; a holding one slows a `hold` job down instead of losing output."""
-        self._watchers += 1
-        self._holders += holds
-        self._check_watchers()
-        try:
-            yield
-        finally:
-            self._watchers -= 1
-            self._holders -= holds
-            self._check_watchers()
+        return self._watchers.one(holds=holds)
 
     def acknowledge(self, cursor: int) -> None:
         """The holding reader has everything before `cursor`."""
-        self._acked = max(self._acked, min(cursor, self.log.total))
-        if self._is_paused and self.log.room(self._acked):
+        watchers = self._watchers
+        watchers.acknowledged = max(watchers.acknowledged, min(cursor, self.log.total))
+        if self._is_paused and self.log.room(watchers.acknowledged):
             self._resume()
 
-    def _check_watchers(self) -> None:
-        wants_leave = not self.is_finished and (
-            (self._holds and not self._holders) or (self.shown["on_disconnect"] == "kill" and not self._watchers)
-        )
-        if wants_leave and self._leave_task is None:
-            self._leave_task = self._spawn_task(self._leave())
-        elif not wants_leave and self._leave_task is not None:
-            self._leave_task.cancel()
-            self._leave_task = None
-
-    async def _leave(self) -> None:
-        """Nobody has come back: stop holding, or end a job that was to end with its caller."""
-        await self._clock.sleep(wire.HOLD_GRACE_S)
-        self._leave_task = None
-        if self._holds and not self._holders:
-            self._holds = False
-            self.state.set(Flag.HOLD_OVER)
-            self._resume()
-        if self.shown["on_disconnect"] == "kill" and not self._watchers:
-            self.end()
-        else:
-            self._check_watchers()
+    def stop_holding(self) -> None:
+        """No reader is waited for any more, also not after a restart."""
+        self.state.set(Flag.HOLD_OVER)
+        self._resume()
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
@@ -312,6 +290,7 @@ class Job:
         """KILL everything of the job and wait until it is gone, or until `timeout_s`."""
         if not self.is_empty:
             self.signal(signals.SIGKILL, "tree")
+            self._group.kill()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not self.is_empty:
@@ -362,21 +341,23 @@ class Job:
         # What never started left nothing behind: its pipes are still open at its would-be parent only.
         if self._sources and self.failure is None:
             state.flags |= Flag.LINGERING
-        if state.exit_code == -signals.SIGKILL and not self._was_killed and oom_kills() > self._oom_kills:
+        if state.exit_code == -signals.SIGKILL and not self._was_killed and self._count_oom() > self._oom_kills:
             state.flags |= Flag.OOM
         state.set(Flag.FINISHED)
         self.is_finished = True
         self.on_finished(self)
-        self._check_watchers()
+        self._watchers.check()
         self.input.close()
         self._resume()
         self.wake()
 
     def close(self) -> None:
         """Let go of everything the server holds of this job; its processes are not touched."""
+        self._watchers.close()
         for task in self._tasks:
             task.cancel()
         self.input.forget()
+        self._group.remove()
         if self.side_fd >= 0:
             os.close(self.side_fd)
             self.side_fd = -1
@@ -385,6 +366,10 @@ class Job:
         self.state.close()
         self.log.close()
         self.wake()
+
+    def _count_oom(self) -> int:
+        own = self._group.oom_kills()
+        return oom_kills() if own is None else own
 
     def _spawn_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -14,13 +14,14 @@ from sbxguest import descriptors, shellstate, wire
 from sbxguest.app import WireError
 from sbxguest.fdstore import KEPT
 from sbxguest.initclient import InitClient
-from sbxguest.job import Job
+from sbxguest.job import Job, JobParts
+from sbxguest.joblimits import JobGroup
 from sbxguest.joblog import JobLog
 from sbxguest.jobspec import JobSpec, resolve
 from sbxguest.runclock import RunClock
 from sbxguest.spawn import Spec
 from sbxguest.state import GuestState
-from sbxguest.terminal import open_pair
+from sbxguest.terminal import Size, open_pair
 
 LIVE_JOBS_MAX = 128
 FINISHED_JOBS_MAX = 256
@@ -52,7 +53,9 @@ class JobTable:
                 descriptors.close_all(fds.values())
                 self._init.drop(job_id)
                 continue
-            self._add(Job(meta["shown"], meta["digest"], log, fds, init=self._init, clock=self._clock))
+            kept_by = {name: limit["by"] for name, limit in meta["shown"]["limits"].items()}
+            group = JobGroup.found(_group_name(job_id), kept_by)
+            self._add(Job(meta["shown"], meta["digest"], JobParts(log, fds, group), init=self._init, clock=self._clock))
         for message in told:
             self._on_init(str(message["job"]), message)
         for job in list(self._jobs.values()):
@@ -109,7 +112,10 @@ class JobTable:
 
     def _launch(self, spec: JobSpec, program: Spec) -> Job:
         ring_bytes = self._make_room(spec.ring_bytes)
-        shown = {**spec.shown(), "ring_bytes": ring_bytes, "created_at": datetime.now(UTC).isoformat()}
+        group, kept_by = JobGroup.create(_group_name(spec.id), spec.limits, may_group=not self._state.settings.root)
+        if kept_by.get("memory_mib") == "rlimit":
+            program.data_bytes = (spec.limits.memory_mib or 0) * wire.MIB
+        shown = _shown(spec, kept_by, ring_bytes)
         meta = json.dumps({"shown": shown, "digest": spec.digest}, ensure_ascii=False)
         fds: dict[str, int] = {}
         try:
@@ -117,15 +123,17 @@ class JobTable:
             fds["log"] = log.fd
             fds["spec"] = descriptors.memfd_of("sbx-spec", program.to_bytes())
             fds.update(_plumbing(spec, program))
-            if spec.shell_name:
-                fds["side"] = shellstate.new_file(spec.shell_name)
-                fds["side_w"] = os.dup(fds["side"])
+            fds.update(_side_file(spec))
+            fds.update(group.open_doors())
             self._init.spawn(spec.id, fds)
-        except OSError as exc:
+        except (OSError, WireError) as exc:
+            group.remove()
             descriptors.close_all(fds.values())
+            if isinstance(exc, WireError):
+                raise
             raise WireError(503, "cannot_start", f"job `{spec.id}` cannot be started: {exc.strerror}") from exc
         descriptors.close_all(fds.pop(name) for name in list(fds) if name not in KEPT)
-        job = Job(shown, spec.digest, log, fds, init=self._init, clock=self._clock)
+        job = Job(shown, spec.digest, JobParts(log, fds, group), init=self._init, clock=self._clock)
         self._add(job)
         job.start_pumps()
         return job
@@ -196,8 +204,41 @@ class JobTable:
         self._init.drop(job.id)
 
 
+def _terminal(size: Size, uid: int | None) -> dict[str, int]:
+    try:
+        return open_pair(size, uid=uid)
+    except OSError as exc:
+        if exc.errno not in (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.EACCES, errno.EPERM):
+            raise
+        raise WireError(501, "unsupported", f"this sandbox has no terminals: {exc.strerror}") from exc
+
+
+def _group_name(job_id: str) -> str:
+    # Init's pid: where a kernel is shared, so is the folder of groups.
+    return f"sbx-job-{os.getppid()}-{job_id}"
+
+
 def _nothing(_job: Job) -> None:
     """Nobody asks to be told."""
+
+
+def _shown(spec: JobSpec, kept_by: Mapping[str, str], ring_bytes: int) -> dict[str, Any]:
+    asked = spec.limits.asked()
+    limits = {name: {"limit": asked[name], "by": by} for name, by in kept_by.items()}
+    now = datetime.now(UTC).isoformat()
+    return {**spec.shown(), "limits": limits, "ring_bytes": ring_bytes, "created_at": now}
+
+
+def _side_file(spec: JobSpec) -> dict[str, int]:
+    """What a line of a pseudo-shell gives its state back in: for init to keep, and for the program."""
+    if not spec.shell_name:
+        return {}
+    kept = shellstate.new_file(spec.shell_name)
+    try:
+        return {"side": kept, "side_w": os.dup(kept)}
+    except OSError:
+        os.close(kept)
+        raise
 
 
 def _plumbing(spec: JobSpec, program: Spec) -> dict[str, int]:
@@ -207,7 +248,7 @@ def _plumbing(spec: JobSpec, program: Spec) -> dict[str, int]:
         OSError: Too many are open; none of these is left.
     """
     if spec.tty is not None:
-        return open_pair(spec.tty.size, uid=program.uid)
+        return _terminal(spec.tty.size, program.uid)
     fds: dict[str, int] = {}
     try:
         fds["out_r"], fds["out_w"] = os.pipe()

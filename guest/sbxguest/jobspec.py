@@ -15,6 +15,7 @@ from typing import Any
 
 from sbxguest import boundary, wire
 from sbxguest.app import WireError
+from sbxguest.joblimits import NO_LIMITS, Limits
 from sbxguest.spawn import Spec
 from sbxguest.state import GuestState
 from sbxguest.terminal import Size
@@ -25,6 +26,7 @@ _SHOWN_ARGV_MAX = 4096
 _TERM = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _TERM_DEFAULT = "xterm-256color"
 _SIZE_MAX = 10_000
+_LIMIT_RANGES = {"pids": (1, 4_194_304), "memory_mib": (4, 2**40), "cpus": (0.01, 4096)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class JobSpec:
     actor: str = ""
     label: str = ""
     tty: Tty | None = None
+    limits: Limits = NO_LIMITS
     # A line of a pseudo-shell: its shell's name, and what it runs with in place of the launch environment.
     shell_name: str = ""
     exact_env: Mapping[str, str] | None = None
@@ -68,7 +71,7 @@ class JobSpec:
         """Undo `asdict` and JSON."""
         tty = saved["tty"] and Tty(Size(*saved["tty"]["size"]), saved["tty"]["term"])
         tuples = {name: tuple(saved[name]) for name in ("argv", "argv_shown")}
-        return cls(**{**saved, **tuples, "tty": tty})
+        return cls(**{**saved, **tuples, "tty": tty, "limits": Limits(**saved["limits"])})
 
     def shown(self) -> dict[str, Any]:
         """What listings say of the request; a long argv is cut, and never the env, which may hold secrets."""
@@ -127,6 +130,7 @@ def parse(body: Mapping[str, Any], state: GuestState) -> JobSpec:
         actor=_text(body, "actor"),
         label=_text(body, "label"),
         tty=_tty(body),
+        limits=_limits(body),
     )
 
 
@@ -246,6 +250,17 @@ def _tty(body: Mapping[str, Any]) -> Tty | None:
     if not isinstance(term, str) or not _TERM.fullmatch(term):
         raise _bad("bad_tty", "`term` must be the name of a kind of terminal, like xterm-256color")
     return Tty(size, term)
+
+
+def _limits(body: Mapping[str, Any]) -> Limits:
+    limits = body.get("limits")
+    if limits is None:
+        return NO_LIMITS
+    if not isinstance(limits, dict) or not set(limits) <= set(_LIMIT_RANGES):
+        raise _bad("bad_limits", f"`limits` is an object of {', '.join(_LIMIT_RANGES)}")
+    numbers = {name: _number(limits, name, 0.0, low=low, high=high) for name, (low, high) in _LIMIT_RANGES.items()}
+    pids, memory_mib, cpus = (number or None for number in numbers.values())
+    return Limits(pids and int(pids), memory_mib and int(memory_mib), cpus)
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:

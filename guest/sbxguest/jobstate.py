@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Mapping
 from enum import IntFlag
+from typing import Any
+
+from sbxguest import wire
 
 _AT = 192
 _STATE = struct.Struct("<QQQQqQQ")
@@ -68,3 +72,21 @@ class JobState:
         """Note that it has, and write it through."""
         self.flags |= flag
         self.save()
+
+    def exit_document(self, totals: Mapping[wire.Channel, int]) -> dict[str, Any]:
+        """What EXIT says of a finished job, given the bytes of each channel."""
+        code = self.exit_code
+        return {
+            "code": code if code >= 0 else None,
+            "signal": -code if code < 0 else None,
+            "timed_out": self.has(Flag.TIMED_OUT),
+            "oom": self.has(Flag.OOM),
+            "lingering": self.has(Flag.LINGERING),
+            "duration_s": (self.ended_ms - self.started_ms) / 1000,
+            "totals": {
+                "out": totals[wire.Channel.OUT],
+                "err": totals[wire.Channel.ERR],
+                "pty": totals[wire.Channel.PTY],
+                "all": self.end_cursor,
+            },
+        }

@@ -14,7 +14,7 @@ from typing import Any
 from sbxguest import descriptors
 
 MAX_MESSAGE_BYTES = 64 * 1024
-MAX_FDS = 16
+MAX_FDS = 24
 
 
 def make_pair() -> tuple[socket.socket, socket.socket]:

@@ -8,6 +8,7 @@ of this one is left: a fork costs more than starting a program. When its link cl
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import select
@@ -100,10 +101,12 @@ class _Shim:
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         files = (fds.get("in_r", null), fds.get("out_w", null), fds.get("err_w", null))
         terminal = fds.get("tty", -1)
+        plumbing = Plumbing(None if terminal >= 0 else files, terminal=terminal, side=fds.get("side_w", -1))
         try:
-            self._leader = start(
-                spec, Plumbing(None if terminal >= 0 else files, terminal=terminal, side=fds.get("side_w", -1))
-            )
+            _enter_groups(fds, "cg")
+            self._leader = start(spec, plumbing)
+            if spec.data_bytes:
+                resource.prlimit(self._leader, resource.RLIMIT_DATA, (spec.data_bytes, spec.data_bytes))
         except SpawnFailed as exc:
             self._leader = -1
             self._link.post({"op": "failed", "stage": exc.stage, "errno": exc.error_number})
@@ -111,6 +114,7 @@ class _Shim:
             self._has_children = True
             self._link.post({"op": "started", "pid": self._leader})
         finally:
+            _enter_groups(fds, "hg")
             descriptors.close_all((*fds.values(), null))
 
     def _reap(self) -> None:
@@ -166,6 +170,14 @@ def _restore_open_files() -> None:
     if job_open_files:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (job_open_files, hard))
+
+
+def _enter_groups(fds: dict[str, int], kind: str) -> None:
+    """Into the job's control groups, which its program inherits, or back: the shim itself is not to be counted."""
+    for name, fd in fds.items():
+        if name.startswith(kind):
+            with contextlib.suppress(OSError):
+                os.write(fd, b"0")
 
 
 def _send(pid: int, number: int) -> None:

@@ -29,9 +29,12 @@ class SpawnFailed(Exception):
 
 
 class Spec:
-    """What to start. Strings are bytes already; `uid` None keeps the guest's own user."""
+    """What to start. Strings are bytes already; `uid` None keeps the guest's own user.
 
-    __slots__ = ("argv", "cwd", "env", "gid", "groups", "uid")
+    `data_bytes` is how much memory each of its processes may have of its own; 0 is no limit.
+    """
+
+    __slots__ = ("argv", "cwd", "data_bytes", "env", "gid", "groups", "uid")
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class Spec:
         uid: int | None = None,
         gid: int | None = None,
         groups: list[int] | None = None,
+        data_bytes: int = 0,
     ) -> None:
         self.argv = argv
         self.env = env
@@ -49,6 +53,7 @@ class Spec:
         self.uid = uid
         self.gid = gid
         self.groups = groups
+        self.data_bytes = data_bytes
 
     def to_bytes(self) -> bytes:
         """For another process."""
@@ -59,6 +64,7 @@ class Spec:
             "uid": self.uid,
             "gid": self.gid,
             "groups": self.groups,
+            "data_bytes": self.data_bytes,
         }
         return json.dumps(value).encode()
 
@@ -73,6 +79,7 @@ class Spec:
             uid=value["uid"],
             gid=value["gid"],
             groups=value["groups"],
+            data_bytes=value["data_bytes"],
         )
 
 
@@ -135,13 +142,15 @@ def _spawn(spec: Spec, actions: list[tuple[Any, ...]]) -> int:
     reason = errno.ENOENT
     for program in _candidates(spec):
         try:
-            return os.posix_spawn(
+            pid = os.posix_spawn(
                 program, spec.argv, spec.env, file_actions=actions, setsid=True, setsigdef=_RESTORED_SIGNALS
             )
         except OSError as exc:
             reason = exc.errno or errno.EIO
             if reason not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
                 break
+        else:
+            return pid
     stage = "argv" if reason == errno.E2BIG else "spawn" if reason in _NOT_THE_PROGRAM else "program"
     raise SpawnFailed(stage, reason)
 

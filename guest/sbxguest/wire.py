@@ -22,7 +22,7 @@ from enum import IntEnum
 
 GENERATION = 2
 FEATURES = (
-    *("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "jobs.attach", "shells"),
+    *("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "jobs.attach", "jobs.limits", "shells"),
     *("files", "files.tar", "metrics", "v1"),
 )
 

@@ -12,7 +12,8 @@ import pytest
 
 from sbxguest import descriptors, wire
 from sbxguest.initclient import InitClient
-from sbxguest.job import Job
+from sbxguest.job import Job, JobParts
+from sbxguest.joblimits import JobGroup
 from sbxguest.joblog import JobLog
 from sbxguest.link import Link, make_pair
 from sbxguest.runclock import RunClock
@@ -41,7 +42,8 @@ async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
         log = JobLog.create("j", ring_bytes=RING, meta=json.dumps(document).encode())
         out_r, out_w = os.pipe()
         init = InitClient(server_end.detach())
-        new = Job(document, "digest", log, {"out_r": out_r}, init=init, clock=RunClock())
+        parts = JobParts(log, {"out_r": out_r}, JobGroup("none", may_group=False))
+        new = Job(document, "digest", parts, init=init, clock=RunClock())
         new.start_pumps()
         new.on_init({"op": "started", "pid": 1})
         made.append((new, out_w, Link(init_end)))
