@@ -56,7 +56,12 @@ def test_a_machine_without_a_name_is_listed_and_can_be_adopted(aws: Sbx, tmp_pat
         other.ok("context", "use", "cloud")
         [row] = other.ok("ls", "--json").json
         assert (row["id"], row["name"], row["tracked"]) == (sandbox_id, None, False)
-        assert other.ok("adopt", sandbox_id).out == "mine"
+        unknown = other("--json", "adopt", "no-such-machine")
+        assert (unknown.code, unknown.error["details"]) == (4, {"adoptable": [sandbox_id]})
+        assert sandbox_id in unknown.error["hint"]
+        assert other.ok("adopt", sandbox_id[:20]).out == "mine"
+        assert "has its name already" in other("adopt", "mine").err
+        assert "every machine of it has a name" in other("adopt", "no-such-machine").err
         assert other.ok("exec", "mine", "--", "echo", "adopted").out == "adopted"
         again = other("--json", "adopt", sandbox_id, "twice")
         assert (again.code, again.error["code"]) == (5, "conflict")

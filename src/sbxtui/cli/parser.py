@@ -58,6 +58,11 @@ def verb_of(argv: Sequence[str]) -> str:
     return "" if at is None else argv[at]
 
 
+def program() -> argparse.ArgumentParser:
+    """The parser of the whole program, for completion."""
+    return _build()
+
+
 def verbs() -> dict[str, argparse.ArgumentParser]:
     """Every verb with its own parser, for completion and documentation."""
     actions = [action for action in _build()._actions if isinstance(action, argparse._SubParsersAction)]

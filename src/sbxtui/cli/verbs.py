@@ -258,7 +258,7 @@ def _set_up(add: Adder) -> None:
     runner("status", "runner:status", "whether it runs, and for what")
     runner("stop", "runner:stop", "ask it to finish")
     completion = add("completion", "completion:completion", "print the completion script of a shell")
-    completion.add_argument("shell", choices=["bash", "zsh", "fish"])
+    completion.add_argument("shell", choices=["bash", "zsh", "fish", "words"])
     trust = add("trust", "contexts:trust", "trust the project file of a folder as it is now")
     trust.add_argument("folder", nargs="?", default=".", metavar="DIR")
     tui = add("tui", "dashboard:tui", "open the dashboard")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sbxtui.control.api import ControlApi
 from sbxtui.control.local import LocalCloud, ensure_local_cloud, find_local_cloud
-from sbxtui.core.errors import AccessDenied, SandboxNotFound, UsageError
+from sbxtui.core.errors import AccessDenied, UsageError
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.settings import Settings
 from sbxtui.store.contexts import Contexts
@@ -135,8 +135,3 @@ def _system_tls() -> ssl.SSLContext:
 
         tls.load_verify_locations(certifi.where())
     return tls
-
-
-def no_such_sandbox(reference: str, context: Context) -> SandboxNotFound:
-    """The error for a reference that the control plane does not know either."""
-    return SandboxNotFound(f"no sandbox `{reference}` in context `{context.name}`", hint="`sbx ls --all` lists them")

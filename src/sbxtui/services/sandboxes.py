@@ -9,13 +9,23 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from sbxtui.core.errors import Conflict, SandboxNotFound, SbxError, StoreUnwritable, TimedOut, Unsupported
+from sbxtui.control.api import ControlApi
+from sbxtui.core.errors import (
+    Conflict,
+    SandboxNotFound,
+    SbxError,
+    StoreUnwritable,
+    TimedOut,
+    Unsupported,
+    UsageError,
+)
 from sbxtui.core.model import Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name
+from sbxtui.core.text import harmless_line
 from sbxtui.identity import own_identity
 from sbxtui.services.activity import noted
 from sbxtui.services.guests import V1, Guests
-from sbxtui.services.planes import ControlPlanes, no_such_sandbox
+from sbxtui.services.planes import ControlPlanes
 from sbxtui.store.events import Events
 from sbxtui.store.leases import is_owner_alive
 from sbxtui.store.registry import Registry
@@ -24,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
 _CHANGE_DEADLINE_S = 60.0
+_SHOWN = 5
 _ENDING = "ending: its name is free, and it goes as soon as it has ended"
 
 
@@ -193,16 +204,19 @@ class Sandboxes:
     async def adopt(self, sandbox_id: str, name: str | None) -> Registration:
         """Give a name to a machine of the account that has none here; without `name`, the one its guest tells.
 
+        Args:
+            sandbox_id: Its id, or a prefix that fits no other machine without a name.
+            name: What to call it.
+
         Raises:
-            SandboxNotFound: The context knows no such machine, or it is gone.
+            SandboxNotFound: The context knows no such machine, or it is gone; the hint tells what can be adopted.
             NameTaken: Another sandbox has that name.
+            Conflict: The machine has a name here already.
         """
         if name is not None:
             check_name(name)
         plane = await self._planes.open(self._context)
-        record = await plane.get(SandboxId(sandbox_id))
-        if record.state.is_gone:
-            raise no_such_sandbox(sandbox_id, self._context)
+        record = await self._find_untracked(plane, sandbox_id)
         request = LaunchRequest(image_arn=record.image_arn, image_version=record.image_version)
         row = await asyncio.to_thread(
             self._registry.adopt, self._context.name, name, record, request=request, actor=self._actor
@@ -211,6 +225,27 @@ class Sandboxes:
         if record.state is not SandboxState.RUNNING:
             return row
         return await self._take_what_it_tells(row, wants_name=name is None)
+
+    async def _find_untracked(self, plane: ControlApi, reference: str) -> SandboxRecord:
+        """A machine by its id, or by a prefix among those that have no name here."""
+        with contextlib.suppress(SandboxNotFound, UsageError):
+            record = await plane.get(SandboxId(reference))
+            if not record.state.is_gone:
+                return record
+        rows = await asyncio.to_thread(self._registry.list, self._context.name)
+        if row := next((row for row in rows if row.name == reference), None):
+            raise Conflict(f"`{row.name}` has its name already", hint="`sbx rename` gives it another")
+        tracked = {row.id for row in rows}
+        free = [one.id for one in await plane.list() if not one.state.is_gone and one.id not in tracked]
+        fitting = [one for one in free if reference and one.startswith(reference)]
+        if len(fitting) == 1:
+            return await plane.get(fitting[0])
+        shown = ", ".join(f"`{one}`" for one in (fitting or free)[:_SHOWN])
+        raise SandboxNotFound(
+            f"no single machine of context `{self._context.name}` without a name fits `{harmless_line(reference)}`",
+            hint=f"can be adopted: {shown}" if shown else "every machine of it has a name: `sbx ls` lists them",
+            details={"adoptable": list(free)},
+        )
 
     async def prune(self, *, is_dry_run: bool) -> list[str]:
         """Forget the names of sandboxes that are gone for good; returns them. Nothing that lives is touched."""
