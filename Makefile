@@ -1,8 +1,8 @@
 # The front door: `make run` opens the dashboard, `make test` runs the tests. Both set themselves up in .venv and nowhere else.
 # `make run ARGS="ls --json"` passes arguments on; `make test TESTS="not soak" ARGS="tests/guest -k jobs"` narrows or widens a run.
 
-# Every `sbx` that a test starts would compile its sources anew.
-unexport PYTHONDONTWRITEBYTECODE
+# Every `sbx` that a test starts would compile its sources anew, and would not buffer its output as a person's does.
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
 PYTHON ?= python3
 VENV   := .venv

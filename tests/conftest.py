@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+# What tests start shall buffer its output and keep its compiled modules, as what a person starts does.
+for _name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
+    os.environ.pop(_name, None)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs root where the tests run as somebody else."""

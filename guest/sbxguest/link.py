@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -65,20 +66,30 @@ class Link:
         """Yield what came; the receiver owns the descriptors. Sets `is_closed` at the other end's end."""
         while not self.is_closed:
             try:
-                data, fds, _flags, _address = socket.recv_fds(
-                    self.sock, MAX_MESSAGE_BYTES, MAX_FDS, socket.MSG_CMSG_CLOEXEC
-                )
+                data, fds = _receive(self.sock)
             except BlockingIOError:
                 return
             except OSError:
-                data, fds = b"", []
+                data, fds = b"", array("i")
             if not data:
                 self.is_closed = True
                 return
-            yield json.loads(data), fds
+            yield json.loads(data), list(fds)
 
     def close(self) -> None:
         """Give up what waits and close the socket."""
         self.is_closed = True
         self.flush()
         self.sock.close()
+
+
+def _receive(sock: socket.socket) -> tuple[bytes, array[int]]:
+    """A message and its descriptors. `socket.recv_fds` drops its flags, and every program would inherit them."""
+    fds = array("i")
+    data, beside, _flags, _address = sock.recvmsg(
+        MAX_MESSAGE_BYTES, socket.CMSG_SPACE(MAX_FDS * fds.itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, payload in beside:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+    return data, fds

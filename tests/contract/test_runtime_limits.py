@@ -88,8 +88,10 @@ async def test_a_hog_is_killed_and_the_sandbox_answers_again(hog: Hog, limited: 
             assert (await _answers(sandbox)).out == "ok\n"
         assert (await sandbox.hello())["boot_id"] == boot
         hogging.cancel()
-    assert {kill.limit for kill in status.kills} == {hog.limit}
-    assert status.kills[0].used >= status.kills[0].allowed
+    # Where /tmp is memory, what fills the disk fills the memory, too.
+    killed = {kill.limit: kill for kill in status.kills}
+    assert killed.keys() - {"memory"} == {hog.limit} - {"memory"}
+    assert killed[hog.limit].used >= killed[hog.limit].allowed
 
 
 @pytest.mark.slow

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from sbxguest import wire
 from sbxtui.core.errors import Conflict, NotFound, TimedOut, Unsupported, UsageError
 from sbxtui.guest.client import GuestClient
+from sbxtui.localcloud.runtimes.base import readable_path
 from tests.support.guest_process import GuestProcess, children_of, python_for_everyone, running_guest
 
 LIMIT_S = 30
@@ -313,6 +315,7 @@ PLAIN_PYTHON = python_for_everyone() if os.geteuid() == 0 and shutil.which("setp
 
 
 @pytest.mark.skipif(not PLAIN_PYTHON, reason="needs root, setpriv and a Python that other users may run")
+@pytest.mark.skipif(not readable_path(Path(wire.__file__)), reason="other users may not read this checkout")
 async def test_a_guest_without_privileges_does_the_same(tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents):
         if folder.is_relative_to(Path(tempfile.gettempdir()) / f"pytest-of-{getpass.getuser()}"):
@@ -338,3 +341,10 @@ async def test_jobs_run_as_the_job_user_and_cannot_read_the_guest(tmp_path: Path
         spy = await client.exec(["sh", "-c", f"cat /proc/{guest.server_pid}/environ /proc/{guest.init_pid}/environ"])
     assert (who.stdout, root.stdout) == (b"65534\n", b"0\n")
     assert (spy.exit_code, spy.stdout) == (1, b"")
+
+
+@pytest.mark.parametrize("stdin", [None, b"x"])
+async def test_a_program_gets_three_descriptors_and_no_more(client: GuestClient, stdin: bytes | None) -> None:
+    listing = "import os; print(*(n for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}')))"
+    for _ in range(3):
+        assert (await client.exec(["python3", "-c", listing], stdin=stdin)).stdout == b"0 1 2\n"

@@ -111,3 +111,9 @@ def sbx_home(home: Path, **env: str) -> Iterator[Sbx]:
         sbx("runner", "stop")
         if (home / "state" / "local").exists():
             sbx("local", "reset", "--yes")
+
+
+def is_running_in(sbx: Sbx, sandbox: str, words: str) -> bool:
+    """Whether a process of the sandbox was started with just these words; asked without tools a bare machine lacks."""
+    listing = "for file in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $file; echo; done 2>/dev/null"
+    return words in [line.strip() for line in sbx.ok("exec", sandbox, "--", "sh", "-c", listing).out.splitlines()]

@@ -7,6 +7,7 @@ import sys
 import termios
 from pathlib import Path
 
+from sbxtui.cli.output import settle_streams
 from sbxtui.settings import Settings
 from sbxtui.tui.app import run_dashboard
 from sbxtui.tui.fleet import Fleet
@@ -34,7 +35,9 @@ def main(home: str, *options: str) -> int:
         Fleet.sort_next = _defect  # type: ignore[method-assign,assignment]  # the `s` key then meets a defect
     cloud = FakeCloud(sandboxes=[sandbox(f"api{HOSTILE}"), sandbox("web")], run=_run)
     root = Path(home)
-    return run_dashboard(Settings(home=home_at(root)), services_for(root, cloud))
+    code = run_dashboard(Settings(home=home_at(root)), services_for(root, cloud))
+    settle_streams()
+    return code
 
 
 if __name__ == "__main__":

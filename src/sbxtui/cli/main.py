@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbxtui.cli import parser
-from sbxtui.cli.output import Output, fill_closed_streams, give_up_stdout
+from sbxtui.cli.output import Output, fill_closed_streams, settle_streams
 from sbxtui.core.errors import AccessDenied, Interrupted, SbxError
 
 if TYPE_CHECKING:
@@ -21,8 +21,18 @@ _BROKEN_PIPE = 128 + signal.SIGPIPE
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `sbx` with `argv` (default: this process's) and return its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
     fill_closed_streams()
+    code = _main(list(sys.argv[1:] if argv is None else argv))
+    lost = settle_streams()
+    if lost is None or code:
+        return code
+    if isinstance(lost, BrokenPipeError):
+        return _BROKEN_PIPE
+    Output().error(_system_error(lost))
+    return _FAILED
+
+
+def _main(words: list[str]) -> int:
     # Before the line is understood, its words must do for how an error about it is shown.
     own = parser.own_words(words)
     out = Output(is_json="--json" in own)
@@ -34,7 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as exc:
         return int(exc.code or 0)
     except BrokenPipeError:
-        give_up_stdout()
         return _BROKEN_PIPE
     except KeyboardInterrupt:
         out.error(Interrupted("interrupted"))

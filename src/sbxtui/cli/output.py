@@ -109,9 +109,19 @@ def fill_closed_streams() -> None:
             setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - it lives as long as the process
 
 
-def give_up_stdout() -> None:
-    """After a broken pipe: keep Python from failing again when it flushes stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def settle_streams() -> OSError | None:
+    """At the end: hand over what is left, or return why nobody took what was written to stdout.
+
+    Else Python tries once more at its exit, and makes the exit code 120.
+    """
+    lost: dict[TextIO, OSError] = {}
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as exc:
+            lost[stream] = exc
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return lost.get(sys.stdout)
 
 
 def _write_all(number: int, data: bytes) -> None:

@@ -258,7 +258,7 @@ def remove_folder(folder: str) -> None:
     """Remove a home's folder of groups with every empty group in it; the kernel keeps those that are used."""
     found = find_hierarchies()
     for mount in (*found.v1.values(), *([found.unified] if found.unified else [])):
-        for path in (*(mount / folder).glob("*/"), mount / folder, (mount / folder).parent):
+        for path in (*_matching(mount / folder, "*/"), mount / folder, (mount / folder).parent):
             _rmdir(path)
 
 
@@ -271,11 +271,19 @@ def remove_abandoned(older_than_s: float, folder: str = "sbx/*") -> None:
     """
     found = find_hierarchies()
     for mount in (*found.v1.values(), *([found.unified] if found.unified else [])):
-        for leaf in mount.glob(f"{folder}/*/"):
+        for leaf in _matching(mount, f"{folder}/*/"):
             with contextlib.suppress(OSError):
                 if time.time() - leaf.stat().st_ctime > older_than_s and not (leaf / "cgroup.procs").read_text():
                     leaf.rmdir()
                     leaf.parent.rmdir()
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    """What is there now; when a group goes in the middle of the look, nothing, and the next look finds the rest."""
+    try:
+        return list(folder.glob(pattern))
+    except FileNotFoundError:
+        return []
 
 
 def _rmdir(path: Path) -> bool:
