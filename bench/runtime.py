@@ -121,7 +121,7 @@ def _by_hand(lab: Lab, then: Callable[[SandboxSpec], object]) -> float:
 
 def _bwrap(lab: Lab, spec: SandboxSpec, work: Path) -> list[str]:
     values = lab.prepared.prepared
-    command = [values["bwrap"], "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
+    command = [values["program"], "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
     command += ["--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"]
     command += ["--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     if values["python_prefix"]:

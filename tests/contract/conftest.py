@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sandboxes import Place, make_place
+from tests.support.sandboxes import Place, make_place, point_to_runsc
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +17,7 @@ def images_dir() -> Iterator[Path]:
     """Where guest copies of this run are kept."""
     folder = Path(tempfile.mkdtemp(prefix="sbx-images-", dir="/tmp"))
     folder.chmod(0o711)
+    point_to_runsc(folder)
     yield folder
     shutil.rmtree(folder)
 

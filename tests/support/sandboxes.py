@@ -150,6 +150,12 @@ def require_runtime(runtime: str, images_dir: Path) -> None:
         pytest.skip(f"uid {os.geteuid()}: {exc.message}")
 
 
+def point_to_runsc(images_dir: Path) -> None:
+    """Let the sandboxes of these images find the runsc that was set up for this run, if one was."""
+    if path := os.environ.get("SBX_TEST_RUNSC"):
+        (images_dir / "runsc.json").write_text(json.dumps({"path": path}))
+
+
 def processes_naming(text: str) -> list[int]:
     """Living processes whose command line holds `text`."""
     found: list[int] = []

@@ -26,9 +26,9 @@ from sbxtui.core.text import iso
 from sbxtui.localcloud.cgroups import Cgroup, folder_of
 from sbxtui.localcloud.keeper_control import Client, Control
 from sbxtui.localcloud.keeper_end import EndRecord, limit_of_end, say, write_kills
+from sbxtui.localcloud.keeper_freeze import Freezer, ask_to_end
 from sbxtui.localcloud.keeper_log import GuestLog
 from sbxtui.localcloud.keeper_place import (
-    GUEST_FOLDERS,
     DroppedUid,
     hold_tree,
     lock_keeper,
@@ -36,14 +36,15 @@ from sbxtui.localcloud.keeper_place import (
     remove_remains,
     take_uid,
 )
-from sbxtui.localcloud.keeper_processes import descendants, send_signal, stop_all
-from sbxtui.localcloud.keeper_start import guest_answers, guest_env, limit_words, network_ports
+from sbxtui.localcloud.keeper_processes import descendants, send_signal
+from sbxtui.localcloud.keeper_start import guest_answers, guest_env, limit_words, network_ports, watchdog_of
 from sbxtui.localcloud.limits import Limits
 from sbxtui.localcloud.runtimes.base import Started, StartRequest
 from sbxtui.localcloud.runtimes.choose import find_runtime
 from sbxtui.localcloud.runtimes.launch import become_subreaper
+from sbxtui.localcloud.sentry_watch import SentryWatch
 from sbxtui.localcloud.spec import ExitInfo, KeeperState, KeeperStatus, SandboxSpec, write_private
-from sbxtui.localcloud.watchdog import TICK_S, Watchdog, Watched
+from sbxtui.localcloud.watchdog import TICK_S, Watchdog
 
 _BRIDGE_TIMEOUT_S = 20.0
 _BRIDGE_POLL_S = 0.004
@@ -66,9 +67,9 @@ class Keeper:
         self._state = KeeperState.STARTING
         self._cgroup = Cgroup()
         self._started: Started | None = None
-        self._watchdog: Watchdog | None = None
+        self._freezer: Freezer | None = None
+        self._watchdog: Watchdog | SentryWatch | None = None
         self._uid: DroppedUid | None = None
-        self._stopped: set[int] = set()
         self._kills_noted = 0
         self._end_record = EndRecord(spec)
         self._reason: Reason = ""
@@ -110,7 +111,9 @@ class Keeper:
             self._uid = take_uid(spec.sandbox_id)
         uid = self._uid.uid if self._uid else None
         make_folders(spec, uid)
-        self._cgroup = Cgroup.create(folder_of(spec.keeper_socket.parent), spec.sandbox_id, self._limits)
+        self._cgroup = Cgroup.create(
+            folder_of(spec.keeper_socket.parent), spec.sandbox_id, self._runtime.host_limits(self._limits)
+        )
         ports = {} if self._runtime.has_own_network else network_ports(spec)
         request = StartRequest(
             spec=spec,
@@ -122,17 +125,9 @@ class Keeper:
             env=guest_env(spec, self._runtime, self._limits, ports),
             network_ports=ports,
         )
-        started = self._started = self._runtime.start(request)
-        watched = Watched(
-            root=started.root_pid,
-            boot=started.boot_pid,
-            limits=self._limits,
-            cgroup=self._cgroup,
-            tmpfs_dirs=started.tmpfs_dirs,
-            disk_dirs=tuple(spec.sandbox_dir / name for name in GUEST_FOLDERS),
-            control_dir=spec.control_dir,
-        )
-        self._watchdog = Watchdog(watched, kill_sandbox=self._kill_for_limit)
+        self._started = self._runtime.start(request)
+        self._freezer = Freezer(self._cgroup, self._started)
+        self._watchdog = watchdog_of(self._started, request, kill_sandbox=self._kill_for_limit)
         self._bridge_deadline = time.monotonic() + _BRIDGE_TIMEOUT_S
 
     def _turn(self) -> None:
@@ -266,7 +261,7 @@ class Keeper:
 
     def _status(self) -> KeeperStatus:
         watchdog = self._watchdog
-        memory_bytes = self._cgroup.memory_bytes()
+        memory_bytes = None if self._runtime.has_own_kernel else self._cgroup.memory_bytes()
         return KeeperStatus(
             state=self._state,
             pid=os.getpid(),
@@ -284,33 +279,20 @@ class Keeper:
     def _freeze(self) -> dict[str, Any]:
         if self._state is KeeperState.FROZEN:
             return {}
-        if self._state is not KeeperState.RUNNING or self._started is None:
+        if self._state is not KeeperState.RUNNING or self._freezer is None:
             return {"error": f"the sandbox is {self._state}"}
-        root = self._started.root_pid
-        try:
-            if self._cgroup.can_freeze:
-                self._cgroup.freeze(is_frozen=True)
-            else:
-                self._stopped = stop_all(lambda: descendants(root))
-        except (OSError, TimeoutError) as exc:
-            with contextlib.suppress(OSError, TimeoutError):
-                self._cgroup.freeze(is_frozen=False)
-            return {"error": f"freezing failed: {exc}"}
+        if problem := self._freezer.freeze():
+            return {"error": problem}
         self._state = KeeperState.FROZEN
         return {}
 
     def _thaw(self) -> dict[str, Any]:
         if self._state is KeeperState.RUNNING:
             return {}
-        if self._state is not KeeperState.FROZEN:
+        if self._state is not KeeperState.FROZEN or self._freezer is None:
             return {"error": f"the sandbox is {self._state}"}
-        try:
-            if self._cgroup.can_freeze:
-                self._cgroup.freeze(is_frozen=False)
-            send_signal(self._stopped, signal.SIGCONT)
-        except (OSError, TimeoutError) as exc:
-            return {"error": f"thawing failed: {exc}"}
-        self._stopped = set()
+        if problem := self._freezer.thaw():
+            return {"error": problem}
         self._state = KeeperState.RUNNING
         return {}
 
@@ -318,7 +300,7 @@ class Keeper:
         self._reason = self._reason or "terminated"
         self._thaw()
         if self._started is not None and grace_s > 0:
-            send_signal([self._started.boot_pid], signal.SIGTERM)
+            ask_to_end(self._started)
         deadline = time.monotonic() + max(0.0, grace_s)
         self._kill_at = min(self._kill_at or deadline, deadline)
 

@@ -218,7 +218,8 @@ def prepare(spec: SandboxSpec) -> SandboxSpec:
         spec,
         prepared={
             "image_tree": str(ensure_image_tree(parent).path),
-            "bwrap": choice.probe.path,
+            "program": choice.probe.path,
+            **choice.probe.how,
             "host_python": str(Path(sys.executable).resolve()),
             **choose_interpreter(parent, is_uid_dropped=drops_uid).to_map(),
         },

@@ -21,6 +21,8 @@ FIRST_UID = 0x7000_0000
 _UID_COUNT = 0x0FF0_0000
 _UID_TRIES = 1000
 GUEST_FOLDERS = ("work", "home", "tmp")
+# What runsc starts a sandbox from, with the files that are written inside.
+RUNTIME_FOLDERS = ("gvisor",)
 
 
 @dataclass(slots=True)
@@ -135,7 +137,9 @@ def remove_trees(paths: Sequence[Path]) -> None:
 
 def remove_remains(spec: SandboxSpec) -> None:
     """Everything of an ended sandbox but `exit.json`, `keeper.log` and its keeper's lock."""
-    remove_trees([*(spec.sandbox_dir / name for name in GUEST_FOLDERS), spec.control_dir])
+    state_dir = spec.control_dir.with_name(spec.control_dir.name + ".r")
+    folders = [spec.sandbox_dir / name for name in (*GUEST_FOLDERS, *RUNTIME_FOLDERS)]
+    remove_trees([*folders, spec.control_dir, state_dir])
     spec.keeper_socket.unlink(missing_ok=True)
     spec.spec_file.unlink(missing_ok=True)
 

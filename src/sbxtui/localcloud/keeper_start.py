@@ -6,14 +6,17 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sbxtui.localcloud.cgroups import Cgroup
+from sbxtui.localcloud.keeper_place import GUEST_FOLDERS
 from sbxtui.localcloud.limits import MIB, Limits
-from sbxtui.localcloud.runtimes.base import Runtime, job_path
+from sbxtui.localcloud.runtimes.base import Runtime, Started, StartRequest, job_path
 from sbxtui.localcloud.runtimes.process import free_ports
+from sbxtui.localcloud.sentry_watch import SentryWatch
 from sbxtui.localcloud.spec import SandboxSpec
+from sbxtui.localcloud.watchdog import Watchdog, Watched
 
 _ANSWER_TIMEOUT_S = 1.0
 
@@ -45,6 +48,7 @@ def guest_env(spec: SandboxSpec, runtime: Runtime, limits: Limits, ports: Mappin
             "SBX_BRIDGE_MAP": ",".join(f"{named}={real}" for named, real in ports.items()),
         }
     env |= spec.env
+    env |= runtime.guest_env()
     env |= {
         "AGENTD_PORT": str(ports.get(spec.agent_port, spec.agent_port)),
         "AGENTD_HOOK_PORT": str(ports.get(spec.hook_port, spec.hook_port)),
@@ -65,8 +69,30 @@ def guest_env(spec: SandboxSpec, runtime: Runtime, limits: Limits, ports: Mappin
     return env
 
 
+def watchdog_of(started: Started, request: StartRequest, *, kill_sandbox: Callable[[], None]) -> Watchdog | SentryWatch:
+    """Who keeps the sandbox within its limits."""
+    spec = request.spec
+    if started.kernel is not None:
+        return SentryWatch(started.kernel, request.limits, spec.control_dir, kill_sandbox)
+    watched = Watched(
+        root=started.root_pid,
+        boot=started.boot_pid,
+        limits=request.limits,
+        cgroup=request.cgroup,
+        tmpfs_dirs=started.tmpfs_dirs,
+        disk_dirs=tuple(spec.sandbox_dir / name for name in GUEST_FOLDERS),
+        control_dir=spec.control_dir,
+    )
+    return Watchdog(watched, kill_sandbox=kill_sandbox)
+
+
 def limit_words(limits: Limits, cgroup: Cgroup, runtime: Runtime) -> dict[str, str]:
     """What enforces each limit here, for people."""
+    if runtime.has_own_kernel:
+        pids = "the sandbox's own control group"
+        memory = "watchdog inside" + (", cgroup above it" if "memory" in cgroup.dirs else ", the host's above it")
+        cpu = "cgroup" if "cpu" in cgroup.dirs else "affinity"
+        return {"memory": memory, "pids": pids, "cpu": cpu, "disk": "watchdog", "tmpfs": "size of the mount"}
     pids = "rlimit and watchdog" if runtime.has_own_network else "watchdog"
     quota_cpus = len(os.sched_getaffinity(0))
     return {

@@ -9,17 +9,22 @@ from typing import Protocol
 
 from sbxtui.localcloud.cgroups import Cgroup
 from sbxtui.localcloud.limits import Limits
+from sbxtui.localcloud.runtimes.runsc import Runsc
 from sbxtui.localcloud.spec import SandboxSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Whether a runtime works here, for this user. `why_not` is one line with a remedy, empty when `ok`."""
+    """Whether a runtime works here, for this user. `why_not` is one line with a remedy, empty when `ok`.
+
+    `how` goes to `StartRequest.spec.prepared` beside the path: what the probe settled for this machine.
+    """
 
     ok: bool
     version: str = ""
     path: str = ""
     why_not: str = ""
+    how: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +72,24 @@ class Started:
     process, which ends cleanly on SIGTERM.
 
     `kill_pids` end the whole sandbox when they get SIGKILL, in this order.
+
+    With a kernel of its own the host sees no process of the guest: `boot_pid` is 0, `kernel` is how it is reached.
     """
 
     root_pid: int
     boot_pid: int
     kill_pids: Sequence[int]
     tmpfs_dirs: tuple[str, ...] = ()
+    kernel: OwnKernel | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnKernel:
+    """A sandbox's own kernel: its process on the host, the calls it takes, and where it keeps the files of its disk."""
+
+    pid: int
+    runsc: Runsc
+    overlay_dir: Path
 
 
 class Runtime(Protocol):
@@ -96,6 +113,19 @@ class Runtime(Protocol):
     @property
     def needs_dropped_uid(self) -> bool:
         """Whether it must not be started as root, because root in it would be root of the machine."""
+        ...
+
+    @property
+    def has_own_kernel(self) -> bool:
+        """Whether the host sees none of the sandbox's processes."""
+        ...
+
+    def host_limits(self, limits: Limits) -> Limits:
+        """What the host's control groups shall hold for a sandbox with these limits."""
+        ...
+
+    def guest_env(self) -> Mapping[str, str]:
+        """What the guest must know of the runtime."""
         ...
 
     def probe(self, copies_dir: Path) -> Probe:

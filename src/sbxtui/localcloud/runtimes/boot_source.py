@@ -25,6 +25,12 @@ def main(argv: list[str]) -> int:
         # Set inside the user namespace, where it counts the tasks of this sandbox alone.
         resource.setrlimit(resource.RLIMIT_NPROC, (tasks, tasks))
     bridge = [sys.executable, "-I", "-S", "-B", f"{tree}/sbxguest/bridge.py", argv[2]]
+    if os.environ.get("SBX_OWN_KERNEL") == "1":
+        # A kernel of its own: nobody outside sees its processes, so their limits are kept from in here.
+        sys.path.insert(0, tree)
+        from sbxguest.innerboot import run
+
+        return run(bridge, lambda: _become_init(tree))
     bridge_pid = _start_bridge(bridge)
     init_pid = os.fork()
     if init_pid == 0:

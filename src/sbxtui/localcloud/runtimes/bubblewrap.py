@@ -14,37 +14,20 @@ from pathlib import Path
 from sbxtui.core.errors import RuntimeUnavailable
 from sbxtui.localcloud import seccomp
 from sbxtui.localcloud.keeper_processes import child_pids
-from sbxtui.localcloud.limits import apply_process_limits
-from sbxtui.localcloud.runtimes.base import Interpreter, Probe, Started, StartRequest, guest_command, readable_path
+from sbxtui.localcloud.limits import Limits, apply_process_limits
+from sbxtui.localcloud.runtimes.base import Interpreter, Probe, Started, StartRequest, guest_command
 from sbxtui.localcloud.runtimes.launch import Launch, launch
-
-GUEST_UID = 1000
-_START_TIMEOUT_S = 10.0
-_TREE, _CONTROL = "/opt/sbx/guest", "/run/sbx"
-
-_ETC_FROM_HOST = (
-    "/etc/ssl",
-    "/etc/ca-certificates",
-    "/etc/pki",
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/etc/mime.types",
-    "/etc/protocols",
-    "/etc/services",
+from sbxtui.localcloud.runtimes.system_view import (
+    CONTROL,
+    ETC_OF_OURS,
+    GUEST_UID,
+    HOME,
+    TREE,
+    system_folders,
+    system_links,
 )
-_ETC_OF_OURS = {
-    "/etc/passwd": (
-        "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
-        f"sandbox:x:{GUEST_UID}:{GUEST_UID}:sandbox:/home/sandbox:/bin/bash\n"
-        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-    ),
-    "/etc/group": f"root:x:0:\nsandbox:x:{GUEST_UID}:\nnogroup:x:65534:\n",
-    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost\n",
-    "/etc/resolv.conf": "# This sandbox has no network.\n",
-    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
-    "/etc/hostname": "sandbox\n",
-}
+
+_START_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +38,15 @@ class Bubblewrap:
     isolation: str = "namespaces (bubblewrap) — shared host kernel"
     has_own_network: bool = True
     needs_dropped_uid: bool = True
+    has_own_kernel: bool = False
+
+    def host_limits(self, limits: Limits) -> Limits:
+        """The sandbox's own: its processes are the host's."""
+        return limits
+
+    def guest_env(self) -> dict[str, str]:
+        """Nothing."""
+        return {}
 
     def probe(self, copies_dir: Path) -> Probe:
         """Start an empty sandbox with every namespace and the filter."""
@@ -74,10 +66,10 @@ class Bubblewrap:
             held += opened
             os.pwrite(args_fd, b"\0".join(part.encode() for part in arguments) + b"\0", 0)
             nproc = 0 if "pids" in request.cgroup.dirs else request.limits.pids_ceiling
-            command = guest_command(spec.prepared["python"], _TREE, bridge_socket=f"{_CONTROL}/in.sock", nproc=nproc)
+            command = guest_command(spec.prepared["python"], TREE, bridge_socket=f"{CONTROL}/in.sock", nproc=nproc)
             pid = launch(
                 Launch(
-                    program=spec.prepared["bwrap"],
+                    program=spec.prepared["program"],
                     # Its process is seen inside, and the host's paths are nobody's business there.
                     argv=["bwrap", "--args", str(args_fd), "--", *command],
                     # bwrap's own environment stays readable inside, as that of its first process.
@@ -109,7 +101,7 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
     opened = [filter_fd]
     arguments = ["--info-fd", str(info_fd), "--seccomp", str(filter_fd), *NAMESPACES]
     arguments += system_arguments()
-    for path, text in _ETC_OF_OURS.items():
+    for path, text in ETC_OF_OURS.items():
         opened.append(memory_file(text.encode()))
         arguments += ["--perms", "0644", "--ro-bind-data", str(opened[-1]), path]
     arguments += ["--proc", "/proc", "--dev", "/dev"]
@@ -118,12 +110,12 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
     arguments += ["--dir", "/run", "--dir", "/var/lib", "--dir", "/var/cache", "--symlink", "/tmp", "/var/tmp"]
     if interpreter.prefix:
         arguments += ["--ro-bind", interpreter.source, interpreter.prefix]
-    arguments += ["--ro-bind", spec.prepared["image_tree"], _TREE]
+    arguments += ["--ro-bind", spec.prepared["image_tree"], TREE]
     for name in ("python", "python3"):
         arguments += ["--symlink", interpreter.executable, f"/opt/sbx/bin/{name}"]
-    arguments += ["--bind", str(spec.sandbox_dir / "home"), "/home/sandbox"]
+    arguments += ["--bind", str(spec.sandbox_dir / "home"), HOME]
     arguments += ["--bind", str(spec.sandbox_dir / "work"), spec.workdir]
-    arguments += ["--bind", str(spec.control_dir), _CONTROL]
+    arguments += ["--bind", str(spec.control_dir), CONTROL]
     for name, value in request.env.items():
         arguments += ["--setenv", name, value]
     return [*arguments, "--chdir", spec.workdir, "--remount-ro", "/dev", "--remount-ro", "/"], opened
@@ -138,16 +130,11 @@ NAMESPACES = (
 
 def system_arguments() -> list[str]:
     """bwrap options for what every sandbox sees of the host, read-only."""
-    arguments = ["--ro-bind", "/usr", "/usr"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-        path = Path("/") / name
-        if path.is_symlink():
-            arguments += ["--symlink", str(path.readlink()), str(path)]
-        elif path.is_dir():
-            arguments += ["--ro-bind", str(path), str(path)]
-    for name in _ETC_FROM_HOST:
-        if readable_path(Path(name)):
-            arguments += ["--ro-bind", name, name]
+    arguments: list[str] = []
+    for path in system_folders():
+        arguments += ["--ro-bind", path, path]
+    for path, target in system_links():
+        arguments += ["--symlink", target, path]
     return arguments
 
 

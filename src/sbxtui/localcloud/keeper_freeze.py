@@ -1,0 +1,59 @@
+"""Stopping a sandbox where it stands and letting it go on: by control group, by its own kernel, or one by one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from dataclasses import dataclass, field
+
+from sbxtui.core.errors import RuntimeUnavailable
+from sbxtui.localcloud.cgroups import Cgroup
+from sbxtui.localcloud.keeper_processes import descendants, send_signal, stop_all
+from sbxtui.localcloud.runtimes.base import Started
+
+
+@dataclass(slots=True)
+class Freezer:
+    """Freezes `started` and what it started."""
+
+    cgroup: Cgroup
+    started: Started
+    _stopped: set[int] = field(default_factory=set)
+
+    def freeze(self) -> str:
+        """Stop everything; an empty string, or why it failed (then all goes on)."""
+        try:
+            if self.cgroup.can_freeze:
+                self.cgroup.freeze(is_frozen=True)
+            elif self.started.kernel is not None:
+                self.started.kernel.runsc.call("pause")
+            else:
+                self._stopped = stop_all(lambda: descendants(self.started.root_pid))
+        except (OSError, TimeoutError, RuntimeUnavailable) as exc:
+            with contextlib.suppress(OSError, TimeoutError):
+                self.cgroup.freeze(is_frozen=False)
+            return f"freezing failed: {exc}"
+        return ""
+
+    def thaw(self) -> str:
+        """Undo `freeze`; an empty string, or why it failed."""
+        try:
+            if self.cgroup.can_freeze:
+                self.cgroup.freeze(is_frozen=False)
+            elif self.started.kernel is not None:
+                self.started.kernel.runsc.call("resume")
+            send_signal(self._stopped, signal.SIGCONT)
+        except (OSError, TimeoutError, RuntimeUnavailable) as exc:
+            return f"thawing failed: {exc}"
+        self._stopped = set()
+        return ""
+
+
+def ask_to_end(started: Started) -> None:
+    """Let the guest's first process end cleanly."""
+    if started.kernel is not None:
+        started.kernel.runsc.signal(signal.SIGTERM)
+    else:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(started.boot_pid, signal.SIGTERM)

@@ -1,0 +1,142 @@
+"""The folder runsc starts a sandbox from: `config.json` and the skeleton of its root, which no path of the host is in
+but what is named here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sbxtui.localcloud.runtimes.base import Interpreter
+from sbxtui.localcloud.runtimes.system_view import CONTROL, ETC_OF_OURS, HOME, TREE, system_folders, system_links
+
+# What the guest's own programs need to start jobs as another user; jobs themselves keep none.
+_CAPABILITIES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
+_NAMESPACES = ("pid", "mount", "uts", "ipc", "network")
+_OPEN_FILES = 65_536
+_READ_ONLY = ("bind", "ro", "nosuid", "nodev")
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """One sandbox for runsc. Its root is whoever runs runsc. Sizes are bytes; `binds` maps paths inside to
+    what the host puts there, read-only. `address_bytes` bounds what one process may map, `file_bytes` one file.
+    """
+
+    folder: Path
+    command: Sequence[str]
+    env: Mapping[str, str]
+    tmp_bytes: int
+    shm_bytes: int
+    address_bytes: int
+    file_bytes: int
+    workdir: str = "/work"
+    control_dir: Path | None = None
+    binds: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def root_dir(self) -> Path:
+        """The skeleton; runsc keeps everything that is written inside in one file in it."""
+        return self.folder / "root"
+
+    def write(self, *, owner: int | None = None) -> None:
+        """Make folder, skeleton and `config.json`; what is there already stays.
+
+        Args:
+            owner: Who gets the folders; None leaves them to the caller.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._write_skeleton()
+        (self.folder / "config.json").write_text(json.dumps(self.config()))
+        for folder, _, names in os.walk(self.folder):
+            # Whatever the umask: inside, everybody may look.
+            Path(folder).chmod(0o700 if folder == str(self.folder) else 0o755)
+            for path in (folder, *(f"{folder}/{name}" for name in names)) if owner is not None else ():
+                os.chown(path, owner, owner, follow_symlinks=False)
+
+    def _write_skeleton(self) -> None:
+        root = self.root_dir
+        folders = [
+            self.workdir,
+            "/var/lib",
+            "/var/cache",
+            "/tmp",
+            "/proc",
+            "/sys",
+            "/dev",
+            HOME,
+            CONTROL,
+            "/opt/sbx/bin",
+        ]
+        for name in (*folders, *(path for path in self.binds if Path(self.binds[path]).is_dir())):
+            (root / name[1:]).mkdir(mode=0o755, parents=True, exist_ok=True)
+        for name in (path for path in self.binds if not Path(self.binds[path]).is_dir()):
+            (root / name[1:]).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            (root / name[1:]).touch(mode=0o644)
+        for path, text in ETC_OF_OURS.items():
+            target = root / path[1:]
+            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            target.write_text(text)
+            target.chmod(0o644)
+        for path, link in {**dict(system_links()), "/var/tmp": "/tmp", **self.links}.items():
+            if not (root / path[1:]).is_symlink():
+                (root / path[1:]).symlink_to(link)
+
+    def config(self) -> dict[str, Any]:
+        """The OCI document."""
+        limits = {"RLIMIT_NOFILE": _OPEN_FILES, "RLIMIT_CORE": 0, "RLIMIT_AS": self.address_bytes}
+        limits["RLIMIT_FSIZE"] = self.file_bytes
+        return {
+            "ociVersion": "1.0.2",
+            "root": {"path": str(self.root_dir), "readonly": False},
+            "hostname": "sandbox",
+            "process": {
+                "user": {"uid": 0, "gid": 0},
+                "args": list(self.command),
+                "env": [f"{name}={value}" for name, value in self.env.items()],
+                "cwd": self.workdir,
+                "noNewPrivileges": True,
+                "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), _CAPABILITIES),
+                "rlimits": [{"type": name, "soft": value, "hard": value} for name, value in limits.items()],
+            },
+            "mounts": self._mounts(),
+            "linux": {
+                "namespaces": [{"type": kind} for kind in _NAMESPACES],
+            },
+        }
+
+    def _mounts(self) -> list[dict[str, Any]]:
+        mounts = [
+            _mount("/proc", "proc"),
+            _mount("/dev", "tmpfs", "nosuid", "mode=755", "size=65536"),
+            _mount("/dev/pts", "devpts", "nosuid", "noexec", "ptmxmode=0666", "mode=0620"),
+            _mount("/dev/shm", "tmpfs", "nosuid", "nodev", "mode=1777", f"size={self.shm_bytes}"),
+            _mount("/tmp", "tmpfs", "nosuid", "nodev", "mode=1777", f"size={self.tmp_bytes}"),
+            _mount("/sys", "sysfs", "nosuid", "noexec", "nodev", "ro"),
+            _mount("/sys/fs/cgroup", "cgroup", "nosuid", "noexec", "nodev"),
+        ]
+        for path, source in self.binds.items():
+            mounts.append(_mount(path, "bind", *_READ_ONLY, source=source))
+        if self.control_dir is not None:
+            options = ("bind", "rw", "nosuid", "nodev", "noexec")
+            mounts.append(_mount(CONTROL, "bind", *options, source=str(self.control_dir)))
+        return mounts
+
+
+def host_binds(interpreter: Interpreter, image_tree: str) -> dict[str, str]:
+    """What a sandbox sees of the host: its system, the guest's copy, and the Python that runs it."""
+    binds = {path: path for path in system_folders()}
+    if interpreter.prefix:
+        binds[interpreter.prefix] = interpreter.source
+    if image_tree:
+        binds[TREE] = image_tree
+    return binds
+
+
+def _mount(path: str, kind: str, *options: str, source: str = "") -> dict[str, Any]:
+    return {"destination": path, "type": kind, "source": source or kind, "options": list(options)}

@@ -1,0 +1,238 @@
+"""Whether gVisor works here: which runsc is used, and whether it starts every time. Never fetches anything."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sbxtui.core.text import harmless_line
+from sbxtui.localcloud.limits import MIB
+from sbxtui.localcloud.runtimes.base import Probe, readable_path
+from sbxtui.localcloud.runtimes.bubblewrap_probe import PROBE_UID
+from sbxtui.localcloud.runtimes.gvisor_bundle import Bundle, host_binds
+from sbxtui.localcloud.runtimes.interpreter import choose_interpreter
+from sbxtui.localcloud.runtimes.runsc import CONTAINER, PLATFORMS, common_flags
+from sbxtui.localcloud.spec import write_private
+
+STARTS = 8
+POINTER_NAME = "runsc.json"
+_ANSWERS_NAME = "runsc-probes.json"
+_AT_ONCE = 4
+_START_TIMEOUT_S = 20.0
+_PLACES = ("/usr/local/bin/runsc", "/usr/bin/runsc")
+# Some builds lose track of their own threads: several at once show it.
+_TRIAL = (
+    "import threading\n"
+    "threads = [threading.Thread(target=sum, args=(range(20000),)) for _ in range(16)]\n"
+    "[t.start() for t in threads]; [t.join() for t in threads]; print('alive')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What trying a binary gave. A failure counts until the machine is started again."""
+
+    is_ok: bool
+    version: str
+    platform: str
+    why_not: str
+    boot_id: str
+
+
+_hashes: dict[tuple[str, int, int], str] = {}
+
+
+def probe(copies_dir: Path, *, afresh: bool = False) -> Probe:
+    """See `Runtime.probe`.
+
+    Args:
+        copies_dir: As in `choose_runtime`; answers are kept there.
+        afresh: Forget what was answered before.
+    """
+    found = find_runsc(copies_dir)
+    if found is None:
+        return Probe(False, why_not="no runsc found; `sbx local setup` fetches it")
+    try:
+        binary = _reachable(found, copies_dir)
+        key = f"{digest_of(binary)[:24]} {os.uname().release} {'dropped' if os.geteuid() == 0 else 'own'}"
+    except OSError as exc:
+        return Probe(False, why_not=f"{found} cannot be read: {exc.strerror or exc}")
+    answers = _load(copies_dir)
+    answer = None if afresh else answers.get(key)
+    if answer is None or not (answer.is_ok or answer.boot_id == _boot_id()):
+        answer = _try(binary, copies_dir)
+        _keep(copies_dir, {**answers, key: answer})
+    why_not = f"runsc {answer.version} {answer.why_not}".replace("  ", " ") if answer.why_not else ""
+    return Probe(
+        answer.is_ok, version=answer.version, path=str(binary), why_not=why_not, how={"platform": answer.platform}
+    )
+
+
+def find_runsc(copies_dir: Path) -> Path | None:
+    """The one `sbx local setup` settled on if it is still there, else the system's."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        chosen = Path(json.loads((copies_dir / POINTER_NAME).read_text())["path"])
+        if chosen.is_file():
+            return chosen
+    return next((Path(place) for place in _PLACES if os.access(place, os.X_OK)), None)
+
+
+def build_age(version: str, now: datetime | None = None) -> str:
+    """How old a build is, by the day in its version: `2 years old`; empty when it names none."""
+    found = re.search(r"(20\d\d)(\d\d)(\d\d)", version)
+    if found is None:
+        return ""
+    with contextlib.suppress(ValueError):
+        built = datetime(int(found[1]), int(found[2]), int(found[3]), tzinfo=UTC)
+        days = ((now or datetime.now(UTC)) - built).days
+        return f"{days // 365} years old" if days >= 730 else f"{max(1, days // 30)} months old"
+    return ""
+
+
+def digest_of(binary: Path) -> str:
+    """SHA-256 of a file; read again only when it changed."""
+    info = binary.stat()
+    key = (str(binary), info.st_size, info.st_mtime_ns)
+    if key not in _hashes:
+        with binary.open("rb") as file:
+            _hashes[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _hashes[key]
+
+
+def _reachable(binary: Path, copies_dir: Path) -> Path:
+    """The binary where a dropped uid can run it: itself, or a copy. Newer releases need what lies beside them."""
+    if os.geteuid() != 0 or readable_path(binary):
+        return binary
+    final = copies_dir / f"runsc-{digest_of(binary)[:24]}"
+    if not (final / "runsc").is_file():
+        copies_dir.mkdir(parents=True, exist_ok=True)
+        copies_dir.chmod(0o711)
+        building = Path(tempfile.mkdtemp(dir=copies_dir, prefix=".building-"))
+        for file in [binary, *binary.parent.glob("runsc-*")]:
+            if file.is_file():
+                shutil.copyfile(file, building / file.name)
+                (building / file.name).chmod(0o755)
+        building.chmod(0o755)
+        (building / binary.name).replace(building / "runsc")
+        with contextlib.suppress(OSError):
+            building.rename(final)
+        shutil.rmtree(building, ignore_errors=True)
+    return final / "runsc"
+
+
+def _try(binary: Path, copies_dir: Path) -> _Answer:
+    version = _version(binary)
+    why_not = ""
+    for platform in PLATFORMS:
+        failures = _failed_starts(binary, platform, copies_dir)
+        if not failures:
+            return _Answer(True, version, platform, "", _boot_id())
+        why_not = why_not or f"failed {len(failures)} of {STARTS} starts: {failures[0]}"
+        if len(failures) < STARTS:
+            # It knows the platform and is unsound: on another one it would be the same program.
+            break
+    return _Answer(False, version, "", why_not, _boot_id())
+
+
+def _failed_starts(binary: Path, platform: str, copies_dir: Path) -> list[str]:
+    """Start it as sandboxes are started; what each failed start said."""
+    copies_dir.mkdir(parents=True, exist_ok=True)
+    copies_dir.chmod(0o711)
+    with tempfile.TemporaryDirectory(dir=copies_dir, prefix=".building-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o711)
+        bundle = _bundle(Path(name) / "bundle", copies_dir)
+        if _start(binary, platform, bundle, Path(name) / "0"):
+            # Most that fails always fails at once; only then all eight are worth their time.
+            platform_failures = [_start(binary, platform, bundle, Path(name) / f"again{n}") for n in range(STARTS)]
+            return [failure for failure in platform_failures if failure]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            starts = pool.map(lambda n: _start(binary, platform, bundle, Path(name) / str(n)), range(1, STARTS))
+            return [failure for failure in starts if failure]
+
+
+def _bundle(folder: Path, copies_dir: Path) -> Bundle:
+    interpreter = choose_interpreter(copies_dir, is_uid_dropped=os.geteuid() == 0)
+    bundle = Bundle(
+        folder=folder,
+        command=[interpreter.executable, "-I", "-S", "-c", _TRIAL],
+        env={},
+        tmp_bytes=MIB,
+        shm_bytes=MIB,
+        address_bytes=4096 * MIB,
+        file_bytes=MIB,
+        binds=host_binds(interpreter, ""),
+    )
+    bundle.write(owner=PROBE_UID if os.geteuid() == 0 else None)
+    return bundle
+
+
+def _start(binary: Path, platform: str, bundle: Bundle, state_dir: Path) -> str:
+    """One start to its end; an empty string, or why it failed."""
+    owner = PROBE_UID if os.geteuid() == 0 else None
+    state_dir.mkdir(mode=0o700)
+    if owner is not None:
+        os.chown(state_dir, owner, owner)
+    # Each has an overlay of its own in memory: they share one skeleton.
+    flags = [flag for flag in common_flags(state_dir, platform) if not flag.startswith("--overlay2")]
+    command = [str(binary), *flags, "--overlay2=root:memory", "run", f"--bundle={bundle.folder}", CONTAINER]
+    with tempfile.TemporaryFile() as said:
+        try:
+            # Never a pipe: what it leaves behind would hold it open.
+            done = subprocess.run(
+                command,
+                env={},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                user=owner,
+                group=owner,
+                extra_groups=None if owner is None else [],
+                timeout=_START_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"no end within {_START_TIMEOUT_S:g} s"
+        except OSError as exc:
+            return exc.strerror or str(exc)
+        said.seek(0)
+        words = said.read(4096).decode(errors="replace")
+    if done.returncode == 0 and words.strip().endswith("alive"):
+        return ""
+    return harmless_line(words.strip(), limit=160) or f"exit code {done.returncode}"
+
+
+def _version(binary: Path) -> str:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        reply = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=5, env={}, check=False)
+        first = reply.stdout.splitlines()[0] if reply.stdout else ""
+        return harmless_line(first.removeprefix("runsc version "), limit=60)
+    return ""
+
+
+def _load(copies_dir: Path) -> dict[str, _Answer]:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        raw = json.loads((copies_dir / _ANSWERS_NAME).read_text())
+        return {key: _Answer(**values) for key, values in raw.items()}
+    return {}
+
+
+def _keep(copies_dir: Path, answers: dict[str, _Answer]) -> None:
+    with contextlib.suppress(OSError):
+        write_private(copies_dir / _ANSWERS_NAME, json.dumps({key: asdict(one) for key, one in answers.items()}))
+
+
+def _boot_id() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
