@@ -358,36 +358,24 @@ async def serve(path: Path, port_map: Mapping[int, int]) -> None:
     SIGUSR1 does the latter alone and waits for SIGUSR2 to listen again: a sandbox is saved without its host's sockets.
     """
     max_links = max(4, (raise_fd_limit() - _SPARE_FDS) // 2)
-    turned = asyncio.Event()
-    asked: set[signal.Signals] = set()
-
-    def turn(number: signal.Signals) -> None:
-        asked.add(number)
-        turned.set()
-
+    turned: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
-        loop.add_signal_handler(number, turn, number)
-    while not asked & {signal.SIGTERM, signal.SIGINT}:
-        await _serve_until(turned, path, port_map, max_links)
-        asked.discard(signal.SIGUSR2)
-        while not asked & {signal.SIGTERM, signal.SIGINT, signal.SIGUSR2}:
-            turned.clear()
-            await turned.wait()
-        asked -= {signal.SIGUSR1, signal.SIGUSR2}
-        turned.clear()
-
-
-async def _serve_until(turned: asyncio.Event, path: Path, port_map: Mapping[int, int], max_links: int) -> None:
-    bridge = Bridge(listen_at(path), port_map, max_links=max_links)
-    inode = path.stat().st_ino
-    try:
-        await turned.wait()
-    finally:
-        bridge.close()
-        with contextlib.suppress(OSError):
-            if path.stat().st_ino == inode:
-                path.unlink()
+        loop.add_signal_handler(number, turned.put_nowait, number)
+    last = signal.SIGUSR2
+    while last not in (signal.SIGTERM, signal.SIGINT):
+        if last == signal.SIGUSR1:
+            last = await turned.get()
+            continue
+        bridge = Bridge(listen_at(path), port_map, max_links=max_links)
+        inode = path.stat().st_ino
+        try:
+            last = await turned.get()
+        finally:
+            bridge.close()
+            with contextlib.suppress(OSError):
+                if path.stat().st_ino == inode:
+                    path.unlink()
 
 
 def main(argv: list[str]) -> int:

@@ -37,7 +37,7 @@ _STOP_PAUSE_S = 0.005
 _SPARE_TASKS = 2
 
 
-def run(bridge: Sequence[str], become_init: Callable[[], None]) -> int:
+def run(bridge: Sequence[str]) -> int:
     """Prepare the folders, start bridge and init, stay until init ends; returns its exit code, 128+n for signals."""
     _give_folders()
     limits = json.loads(os.environ.get("SBX_LIMITS") or "{}")
@@ -49,7 +49,10 @@ def run(bridge: Sequence[str], become_init: Callable[[], None]) -> int:
         first.forget_signals()
         if has_group:
             _write(f"{_GROUP}/cgroup.procs", "0")
-        become_init()
+        # Imported behind the fork: this process needs none of it.
+        from sbxguest import init
+
+        init.main()
     return first.watch(init_pid)
 
 
@@ -77,7 +80,7 @@ class _First:
     """The state of this process: its bridge, and what it was asked for."""
 
     def __init__(self, bridge: Sequence[str], pids_max: int, memory_bytes: int) -> None:
-        self._bridge = bridge
+        self._bridge = list(bridge)
         self._pids_max = pids_max
         self._memory_bytes = memory_bytes
         self._idle_tasks = 0
@@ -265,3 +268,7 @@ def _write(path: str, text: str) -> None:
         os.write(descriptor, text.encode())
     finally:
         os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

@@ -13,6 +13,7 @@ from tests.architecture.source import PRODUCT, ROOT, Module, dotted, modules
 STDOUT_WRITERS = {
     "src/sbxtui/cli/output.py": "stdout is data, and this module is the one that knows which",
     "src/sbxtui/localcloud/runtimes/launch.py": "a forked copy flushes its buffers before it becomes another program",
+    "src/sbxtui/localcloud/setup.py": "its result is the one line its starter reads",
 }
 
 ENVIRONMENT_READERS = {
@@ -25,6 +26,9 @@ ENVIRONMENT_READERS = {
     "src/sbxtui/localcloud/runtimes/boot_source.py": "inside the sandbox: what the keeper set goes on to init",
     "guest/sbxguest/init.py": "the guest's configuration is its environment, as a container's is",
     "src/sbxtui/localcloud/main.py": "it drops the caller's AWS variables before botocore can see them",
+    "guest/sbxguest/innerboot.py": "the same, where the sandbox has a kernel of its own",
+    "src/sbxtui/localcloud/aptfetch.py": "apt finds the network by the caller's proxy variables, as it always does",
+    "src/sbxtui/services/localcloud.py": "a process of ours gets the caller's environment less its credentials",
     "guest/sbxguest/bridge.py": "the same, for the other program in a sandbox",
 }
 

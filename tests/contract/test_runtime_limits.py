@@ -119,8 +119,8 @@ async def test_a_hog_is_killed_and_the_sandbox_answers_again(hog: Hog, limited: 
 
 
 @pytest.mark.slow
-async def test_a_flood_of_empty_files_is_stopped_as_well(limited: Limited) -> None:
-    async with running(limited.spec(disk_mib=4)) as sandbox:
+async def test_a_flood_of_empty_files_is_stopped_as_well(namespaces: Limited) -> None:
+    async with running(namespaces.spec(disk_mib=4)) as sandbox:
         flood = asyncio.create_task(sandbox.run("for d in $(seq 64); do mkdir $d; touch $d/f{1..1000}; done; sleep 60"))
         async with asyncio.timeout(60):
             while not (status := await sandbox.keeper.status()).kills:

@@ -41,9 +41,12 @@ class Call:
             raise UsageError("not confirmed: nothing was done")
 
 
+_FLAGS = ("context", "region", "profile", "isolation")
+
+
 def with_flags(settings: Settings, args: argparse.Namespace) -> Settings:
     """Settings with the global flags laid on top."""
-    given: dict[str, Any] = {key: getattr(args, key) for key in ("context", "region", "profile") if getattr(args, key)}
+    given: dict[str, Any] = {key: getattr(args, key) for key in _FLAGS if getattr(args, key)}
     sources = {**settings.sources, **{key: "flag" for key in given}}
     return dataclasses.replace(settings, **given, sources=sources)
 

@@ -1,6 +1,8 @@
-"""`local status|env|stop|reset`."""
+"""`local setup|status|env|stop|reset`."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from sbxtui.cli.call import Call
 from sbxtui.control.local import find_local_cloud
@@ -31,6 +33,16 @@ async def status(call: Call) -> int:
     for key, value in facts.items():
         if cloud is not None:
             call.out.line(f"{key:<13} {value}")
+    return 0
+
+
+async def setup(call: Call) -> int:
+    """Fetch an isolation runtime, or take the one that is named, and try it."""
+    runsc = Path(call.args.runsc) if call.args.runsc else None
+    found = await localcloud.set_up(call.settings.home, runsc, call.out.note)
+    call.out.result(found)
+    age = f", {found['age']}" if found.get("age") else ""
+    call.out.note(f"gVisor {found.get('version', '')}{age}: new sandboxes run on it")
     return 0
 
 

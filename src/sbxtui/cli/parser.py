@@ -16,7 +16,7 @@ _TAKES_COMMAND = frozenset({"exec", "run"})
 COMMAND_VERBS = _TAKES_COMMAND | {"attach", "shell"}
 
 # A command's words are cut off before argparse sees them: they may look like our flags.
-_GLOBAL_VALUE_FLAGS = frozenset({"--context", "-c", "--region", "--profile", "-f", "--file"})
+_GLOBAL_VALUE_FLAGS = frozenset({"--context", "-c", "--region", "--profile", "--isolation", "-f", "--file"})
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -119,7 +119,7 @@ def _build(verb: str = "") -> Parser:
         description="Disposable, isolated machines for code nobody has reviewed. Without a verb: the dashboard.",
         epilog="`sbx VERB --help` tells more of a verb.",
     )
-    parser.set_defaults(handler="", verb="", context="", region="", profile="", setup_file="")
+    parser.set_defaults(handler="", verb="", context="", region="", profile="", isolation="", setup_file="")
     parser.set_defaults(json=False, quiet=False, no_input=False, debug=False)
     parser.add_argument("--version", action="version", version=f"sbx {__version__}")
     add_global_flags(parser)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sbxtui.cli.output import Output
+from sbxtui.core.isolation import short_isolation
 from sbxtui.core.jobs import Job, JobExit
 from sbxtui.core.model import Event, ExecResult, FileInfo, IdlePolicy, Registration, Sandbox, SandboxRecord
 from sbxtui.core.text import harmless_line, iso, short_age
@@ -14,7 +15,7 @@ from sbxtui.services.targets import Outcome
 JOB_COLUMNS = ("JOB", "SANDBOX", "STATE", "AGE", "BY", "COMMAND")
 _SHORT_ID = 12
 _REASON_WIDTH = 60
-SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ID")
+SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ISOLATION", "ID")
 
 
 def sandbox_json(sandbox: Sandbox) -> dict[str, object]:
@@ -50,6 +51,7 @@ def sandbox_row(sandbox: Sandbox) -> tuple[str, ...]:
         short_age(datetime.now(UTC) - sandbox.created_at),
         sandbox.image_name,
         str(sandbox.facts.get("network") or "-"),
+        short_isolation(harmless_line(str(sandbox.facts.get("isolation") or "-"))),
         sandbox.id or "-",
     )
 

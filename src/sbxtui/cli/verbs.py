@@ -249,6 +249,8 @@ def _set_up(add: Adder) -> None:
     listed = images("ls", "images:ls", "list images that can be launched")
     listed.add_argument("--managed", action="store_true", help="the platform's own base images")
     local = add.group("local", "the local cloud on this machine")
+    setup = local("setup", "local:setup", "fetch gVisor for local sandboxes, without root; the only verb that fetches")
+    setup.add_argument("--runsc", default="", metavar="PATH", help="use this runsc instead of fetching one")
     local("status", "local:status", "what runs, and how it isolates")
     env = local("env", "local:env", "print the lines with which any other AWS client drives it")
     env.add_argument("--shell", default="sh", choices=["sh", "fish", "powershell", "cmd"])

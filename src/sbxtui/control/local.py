@@ -26,7 +26,10 @@ _POLL_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LocalCloud:
-    """A local cloud that serves now. `isolation` is its runtime in words; `ca_file` signs its endpoints."""
+    """A local cloud that serves now. `isolation` is its runtime in words; `ca_file` signs its endpoints.
+
+    `passed_over` says of each stronger runtime why it was not chosen.
+    """
 
     endpoint_url: str
     region: str
@@ -38,6 +41,9 @@ class LocalCloud:
     isolation: str
     version: str
     time_scale: float
+    runtime_version: str = ""
+    runtime_age: str = ""
+    passed_over: tuple[str, ...] = ()
 
 
 def find_local_cloud(home: Home) -> LocalCloud | None:
@@ -135,6 +141,9 @@ def _decode(facts: dict[str, Any]) -> LocalCloud:
         isolation=facts["isolation"],
         version=facts["version"],
         time_scale=float(facts["time_scale"]),
+        runtime_version=str(facts.get("runtime_version", "")),
+        runtime_age=str(facts.get("runtime_age", "")),
+        passed_over=tuple(map(str, facts.get("passed_over", ()))),
     )
 
 

@@ -8,13 +8,17 @@ import sys
 from dataclasses import asdict
 
 from sbxtui.core.kills import FILE_NAME, KEPT, Kills, usage_words
+from sbxtui.localcloud.sentry_watch import SentryWatch
 from sbxtui.localcloud.spec import ExitInfo, SandboxSpec, write_private
 from sbxtui.localcloud.watchdog import Watchdog
+
+# Both watch over limits, one from outside, one for a kernel of its own.
+Watch = Watchdog | SentryWatch
 
 _KILLED_CODE = 128 + signal.SIGKILL
 
 
-def write_kills(spec: SandboxSpec, watchdog: Watchdog, noted: int) -> int:
+def write_kills(spec: SandboxSpec, watchdog: Watch, noted: int) -> int:
     """Write what was killed beside the sandbox's files, if there is more of it than `noted`.
 
     Returns:
@@ -31,7 +35,7 @@ def write_kills(spec: SandboxSpec, watchdog: Watchdog, noted: int) -> int:
     return kills.count
 
 
-def limit_of_end(watchdog: Watchdog | None, code: int, reason: str) -> str:
+def limit_of_end(watchdog: Watch | None, code: int, reason: str) -> str:
     """Which limit the guest itself was killed for, by its watchdog or by the kernel; nothing for any other end.
 
     Args:

@@ -42,6 +42,7 @@ from sbxtui.localcloud.keys import HomeKeys, load_or_make_keys
 from sbxtui.localcloud.records import RecordStore
 from sbxtui.localcloud.routes import Api
 from sbxtui.localcloud.runtimes.choose import Choice, choose_runtime
+from sbxtui.localcloud.runtimes.gvisor_probe import build_age
 from sbxtui.localcloud.server import App
 from sbxtui.localcloud.sigv4 import Verifier
 from sbxtui.localcloud.world import World
@@ -139,7 +140,9 @@ def _parse(argv: Sequence[str]) -> Options:
         "--memory-quota-mib", type=int, default=0, help="of all sandboxes; 0: four times this machine's"
     )
     parser.add_argument("--conformance", action="store_true", help="cap every sandbox at the platform's 8 hours")
-    parser.add_argument("--runtime", default="", help="isolation runtime; empty: the strongest that works")
+    parser.add_argument(
+        "--runtime", default="", help="isolation runtime, or isolation>=ID; empty: the strongest that works"
+    )
     found = parser.parse_args(argv)
     if not found.time_scale > 0:
         parser.error("--time-scale must be greater than 0")
@@ -216,7 +219,7 @@ class _Lifetime:
 async def _serve(options: Options) -> None:
     keys = load_or_make_keys(options.local_dir / "keys.json")
     context, ca_file = server_context(options.local_dir / "ca")
-    choice = await asyncio.to_thread(choose_runtime, options.runtime, options.trees / ".images")
+    choice = await asyncio.to_thread(_choose, options)
     # Before anything is adopted: what killed keepers left is gone, and how their sandboxes ended is written down.
     await asyncio.to_thread(sweep, options.trees, options.sockets)
     world = World(
@@ -258,6 +261,13 @@ async def _serve(options: Options) -> None:
 def _leave_no_groups(options: Options, fleet: Fleet) -> None:
     if fleet.live_count == 0 and os.geteuid() == 0:
         cgroups.remove_folder(cgroups.folder_of(options.sockets))
+
+
+def _choose(options: Options) -> Choice:
+    choice = choose_runtime(options.runtime, options.trees / ".images")
+    for reason in choice.passed_over:
+        log.warning("a stronger isolation does not work here: %s", reason)
+    return choice
 
 
 def _uvicorn_config(app: App) -> uvicorn.Config:
@@ -332,6 +342,9 @@ def _told(options: Options, keys: HomeKeys, port: int, ca_file: Path, choice: Ch
         "secret_access_key": keys.secret_access_key,
         "runtime": choice.runtime.id,
         "isolation": choice.runtime.isolation,
+        "runtime_version": choice.probe.version,
+        "runtime_age": build_age(choice.probe.version) if choice.runtime.has_own_kernel else "",
+        "passed_over": list(choice.passed_over),
         "time_scale": options.time_scale,
     }
     return json.dumps(told)

@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sbxtui.core.kills import Kill
 from sbxtui.core.text import harmless_line, iso
 from sbxtui.localcloud.keeper_place import remove_trees
 from sbxtui.localcloud.keeper_processes import descendants
 from sbxtui.localcloud.limits import MIB, Limits
 from sbxtui.localcloud.runtimes.base import OwnKernel
-from sbxtui.localcloud.spec import Kill
 from sbxtui.localcloud.treewalk import usage_of
 
 TICK_S = 0.1
@@ -78,17 +78,26 @@ class SentryWatch:
         self.pids_used = self._stubs()
         self._is_busy = before != (self.memory_used, self.pids_used)
 
+    def note_end(self) -> bool:
+        """Look once more, after the sandbox ended: whether something was ended for a limit since the last tick."""
+        count = self.kill_count
+        self._read_kills()
+        return self.kill_count > count
+
     def _stubs(self) -> int:
         """Address spaces the kernel keeps on the host: about as many as there are processes inside."""
         return len(descendants(self.kernel.pid))
 
     def _watch_memory(self) -> None:
         self.memory_used = self._guest_bytes()
-        limit = 2 * self.limits.memory_bytes + _KERNEL_BYTES
-        used = self.memory_used + max(0, _anonymous_bytes(self.kernel.pid) - _KERNEL_BYTES)
-        if used > limit:
+        heap = _anonymous_bytes(self.kernel.pid)
+        used = self.memory_used + max(0, heap - _KERNEL_BYTES)
+        if used > 2 * self.limits.memory_bytes + _KERNEL_BYTES:
             self._record("memory", 0, "", used, self.limits.memory_bytes)
             self.kill_sandbox()
+        elif heap > _KERNEL_BYTES and time.monotonic() - self._asked_at > _ASK_PAUSE_S:
+            # Files without content, names, sockets: they take no page of the sandbox's, but its kernel's.
+            self._ask(signal.SIGUSR2)
 
     def _guest_bytes(self) -> int:
         """Pages of the file that is the sandbox's memory."""

@@ -15,7 +15,7 @@ from sbxtui._version import __version__
 from sbxtui.control.local import find_local_cloud, local_cloud_log
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Context, ContextKind
-from sbxtui.core.text import short_size
+from sbxtui.core.text import harmless_line, short_size
 from sbxtui.home import private_dir
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.settings import Settings
@@ -116,7 +116,11 @@ async def _isolation(patient: Patient) -> Check:
         return Check("isolation", "fail", "the local cloud does not run", f"see {log_file}")
     if cloud.runtime == "process":
         return Check("isolation", "warn", cloud.isolation, "commands run as you, on this machine: trust them")
-    return Check("isolation", "ok", cloud.isolation)
+    words = ", ".join(filter(None, (cloud.isolation, cloud.runtime_version, cloud.runtime_age)))
+    if cloud.passed_over:
+        why = harmless_line("; ".join(cloud.passed_over))
+        return Check("isolation", "warn", f"{words}; stronger ones do not work: {why}", "`sbx local setup`")
+    return Check("isolation", "ok", words)
 
 
 async def _disk(patient: Patient) -> Check:

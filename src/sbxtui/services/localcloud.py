@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
 import ssl
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sbxtui.control.api import ControlApi
-from sbxtui.control.local import LocalCloud, find_local_cloud
-from sbxtui.core.errors import SbxError, TimedOut
+from sbxtui.control.local import LocalCloud, find_local_cloud, without_aws
+from sbxtui.core.errors import RuntimeUnavailable, SbxError, TimedOut
 from sbxtui.core.model import Context, SandboxState
+from sbxtui.core.text import harmless_line
 from sbxtui.home import Home
 from sbxtui.identity import identity_of
 from sbxtui.store.registry import Registry
@@ -23,6 +26,7 @@ _STOP_DEADLINE_S = 20.0
 _END_DEADLINE_S = 30.0
 _FORGET_DEADLINE_S = 5.0
 _POLL_S = 0.05
+_SET_UP_DEADLINE_S = 600.0
 # The services whose calls the local cloud answers, as AWS clients name them in their variables.
 _SERVICES = ("LAMBDA_MICROVMS", "LAMBDA_CORE", "S3", "CLOUDWATCH_LOGS", "STS")
 
@@ -102,6 +106,51 @@ async def _ended(plane: ControlApi) -> set[str]:
     return {one.id for one in await plane.list() if one.state is SandboxState.TERMINATED}
 
 
+async def set_up(home: Home, runsc: Path | None, say: Callable[[str], None]) -> dict[str, str]:
+    """Set gVisor up for the sandboxes of `home`: the only call that fetches anything. Needs no root.
+
+    Args:
+        home: Whose local cloud. It is stopped, if one serves, so that the next sandbox uses what was set up.
+        runsc: A program to use instead of fetching one.
+        say: Told what is being done, a line at a time.
+
+    Returns:
+        `path`, `version`, `age`, `platform`, `sha256` and `source` of the runsc in use.
+
+    Raises:
+        RuntimeUnavailable: None could be had that starts every time; what was set up before stays.
+        TimedOut: The local cloud does not stop.
+    """
+    if sys.platform != "linux":
+        raise RuntimeUnavailable("gVisor needs Linux", hint="use an AWS context")
+    command = [sys.executable, "-m", "sbxtui.localcloud.setup"]
+    command += ["--images", str(home.trees_dir / ".images"), "--cache", str(home.cache_dir)]
+    command += ["--runsc", str(runsc.absolute())] if runsc else []
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=without_aws(dict(os.environ)),
+    )
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        async with asyncio.timeout(_SET_UP_DEADLINE_S):
+            async for line in process.stderr:
+                say(harmless_line(line.decode(errors="replace").strip()))
+            told = json.loads(await process.stdout.read() or b"{}")
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode or "path" not in told:
+        words = harmless_line(str(told.get("error", "it ended without a word")))
+        raise RuntimeUnavailable(f"gVisor was not set up: {words}", hint=str(told.get("hint", "")))
+    await stop(home)
+    return {str(key): harmless_line(str(value)) for key, value in told.items()}
+
+
 async def reset(home: Home, context: Context, plane: ControlApi, registry: Registry, actor: str) -> list[str]:
     """End every local sandbox, forget their names, stop the local cloud and delete all it kept.
 
@@ -118,8 +167,7 @@ async def reset(home: Home, context: Context, plane: ControlApi, registry: Regis
     for row in await asyncio.to_thread(registry.list, context.name):
         await asyncio.to_thread(registry.remove, row.context, row.name, actor=actor, reason="local reset")
     await stop(home)
-    for folder in (home.local_dir, home.trees_dir):
-        await asyncio.to_thread(_delete, folder)
+    await asyncio.to_thread(_delete_keeping_set_up, home)
     await asyncio.to_thread(_delete_sockets, home)
     return list(ended)
 
@@ -131,6 +179,17 @@ async def _wait_until_gone(plane: ControlApi) -> None:
                 await asyncio.sleep(_POLL_S)
     except TimeoutError as exc:
         raise TimedOut("a local sandbox does not end; nothing was deleted", hint="`sbx ls` shows which") from exc
+
+
+def _delete_keeping_set_up(home: Home) -> None:
+    """What `set_up` settled on stays known: it is no sandbox's, and fetching it again would need the network."""
+    pointer = home.trees_dir / ".images" / "runsc.json"
+    settled = pointer.read_text() if pointer.is_file() else ""
+    for folder in (home.local_dir, home.trees_dir):
+        _delete(folder)
+    if settled:
+        pointer.parent.mkdir(mode=0o711, parents=True)
+        pointer.write_text(settled)
 
 
 def _delete(folder: Path) -> None:

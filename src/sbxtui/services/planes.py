@@ -10,6 +10,7 @@ from dataclasses import replace
 from sbxtui.control.api import ControlApi
 from sbxtui.control.local import LocalCloud, ensure_local_cloud, find_local_cloud
 from sbxtui.core.errors import AccessDenied, UsageError
+from sbxtui.core.isolation import require
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.settings import Settings
 from sbxtui.store.contexts import Contexts
@@ -52,6 +53,7 @@ class ControlPlanes:
         """The context's control plane; starts the local cloud if that is meant and none serves now."""
         if context.kind is ContextKind.LOCAL:
             return await self._open_local(context)
+        require(self._settings.isolation, "firecracker", hint="leave --isolation out for AWS contexts")
         if context.name not in self._open:
             self._open[context.name] = ControlApi(context)
         return self._open[context.name]
@@ -97,10 +99,15 @@ class ControlPlanes:
             self._checked.add(context.name)
 
     async def local_cloud(self) -> LocalCloud:
-        """The local cloud of this home, started when none serves."""
-        return await ensure_local_cloud(
-            self._settings.home, time_scale=self._settings.time_scale, isolation=self._settings.isolation
-        )
+        """The local cloud of this home, started when none serves.
+
+        Raises:
+            RuntimeUnavailable: Its isolation is not what was asked for.
+        """
+        wish = self._settings.isolation
+        cloud = await ensure_local_cloud(self._settings.home, time_scale=self._settings.time_scale, isolation=wish)
+        require(wish, cloud.runtime, hint="`sbx local stop`, then again: it starts with what is asked for")
+        return cloud
 
     def isolation_words(self, context: Context) -> str:
         """The context's isolation in words; empty while the local cloud has not told it."""

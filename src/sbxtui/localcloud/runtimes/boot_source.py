@@ -27,10 +27,11 @@ def main(argv: list[str]) -> int:
     bridge = [sys.executable, "-I", "-S", "-B", f"{tree}/sbxguest/bridge.py", argv[2]]
     if os.environ.get("SBX_OWN_KERNEL") == "1":
         # A kernel of its own: nobody outside sees its processes, so their limits are kept from in here.
-        sys.path.insert(0, tree)
-        from sbxguest.innerboot import run
+        import runpy
 
-        return run(bridge, lambda: _become_init(tree))
+        sys.path.insert(0, tree)
+        sys.argv = ["sbxguest.innerboot", *bridge]
+        runpy.run_module("sbxguest.innerboot", run_name="__main__", alter_sys=True)
     bridge_pid = _start_bridge(bridge)
     init_pid = os.fork()
     if init_pid == 0:

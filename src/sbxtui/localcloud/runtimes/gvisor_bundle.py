@@ -56,8 +56,9 @@ class Bundle:
         for folder, _, names in os.walk(self.folder):
             # Whatever the umask: inside, everybody may look.
             Path(folder).chmod(0o700 if folder == str(self.folder) else 0o755)
-            for path in (folder, *(f"{folder}/{name}" for name in names)) if owner is not None else ():
-                os.chown(path, owner, owner, follow_symlinks=False)
+            if owner is not None:
+                for path in (folder, *(f"{folder}/{name}" for name in names)):
+                    os.chown(path, owner, owner, follow_symlinks=False)
 
     def _write_skeleton(self) -> None:
         root = self.root_dir
