@@ -118,6 +118,18 @@ def test_variables_of_env_files_are_taken_as_they_stand_and_env_counts_over_them
     assert result.out == '"quoted" # kept|given||'
 
 
+def test_lines_of_a_shell_share_its_folder_and_variables(sbx: Sbx, app: str) -> None:
+    sbx.ok("exec", "--shell", "s", app, "--", "mkdir -p deep && cd deep && export WORD=kept")
+    told = sbx.ok("--json", "exec", app, "--shell", "s", "--", "echo $WORD; pwd").json
+    assert told["stdout"].splitlines() == ["kept", told["shell"]["cwd"]]
+    assert told["shell"]["cwd"].endswith("/deep")
+    assert sbx.ok("exec", "--shell", "s", app, "--", "printf", "%s|", "a b", "$WORD").out == "a b|$WORD|"
+    assert sbx.ok("exec", "--shell", "s", "-i", app, "--", "wc -c", stdin=b"four").out.strip() == "4"
+    assert sbx("exec", "--shell", "s", app, "--", "exit 7").code == 7
+    refused = sbx("exec", "--shell", "s", "--cwd", "/", app, "--", "true")
+    assert (refused.code, "exclude each other" in refused.err) == (125, True)
+
+
 def test_a_closed_input_is_an_empty_one(sbx: Sbx, app: str) -> None:
     line = f"{sbx.command} exec -i {app} -- wc -c <&-"
     done = subprocess.run(["sh", "-c", line], env=sbx.environment(), capture_output=True, timeout=60, check=False)

@@ -164,6 +164,9 @@ def _commands(add: Adder) -> None:
     execute.add_argument("--tty", "-t", action="store_true", help="run it on a terminal; -it is yours")
     execute.add_argument("--detach", "-d", action="store_true", help="print the job's id and leave it running")
     execute.add_argument("--env", type=variable, action="append", default=[], metavar="K=V")
+    execute.add_argument(
+        "--shell", default="", metavar="NAME", help="as a line of this pseudo-shell, whose cd and export last"
+    )
     execute.add_argument("--env-file", action="append", default=[], metavar="FILE", help="K=V lines")
     shell = add(
         "shell",
