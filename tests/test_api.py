@@ -1,0 +1,152 @@
+"""The Python API: the same sandboxes as on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sbxtui import Sandbox, SyncSandbox
+from sbxtui.core.errors import FileMissing, SandboxNotFound, UsageError
+from tests.support.sbx import Result, Sbx, sbx_home
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SEEDS_EXAMPLE = """
+import asyncio
+from sbxtui import Sandbox
+
+async def main():
+    sandbox = await Sandbox.create("my-sandbox", cpus=1, memory=512)
+    out = await sandbox.exec("python", ["-c", "print('hi')"])
+    print(out.stdout_text)
+    await sandbox.stop()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sbx]:
+    """One home, with a running sandbox called `app`, for all tests of the file."""
+    with sbx_home(tmp_path_factory.mktemp("home")) as sbx:
+        sbx.ok("create", "app", "-m", "512")
+        yield sbx
+
+
+@pytest.fixture
+def sbx(shared: Sbx, monkeypatch: pytest.MonkeyPatch) -> Sbx:
+    """The shared home, as that of this very process."""
+    for name, value in shared.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(shared.home)
+    return shared
+
+
+def run(sbx: Sbx, *words: str) -> Result:
+    """Run Python in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, *words], env=sbx.environment(), cwd=sbx.home, capture_output=True, timeout=100, check=False
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def names(sbx: Sbx) -> list[str]:
+    """Of the sandboxes the command line sees."""
+    return [row["name"] for row in sbx.ok("ls", "--json").json]
+
+
+def test_a_program_written_for_the_seed_runs_with_only_its_import_changed(sbx: Sbx) -> None:
+    done = run(sbx, "-X", "dev", "-c", SEEDS_EXAMPLE)
+    assert (done.code, done.out.strip()) == (0, "hi"), done.err
+    states = {row["name"]: row["state"] for row in sbx.ok("ls", "--json").json}
+    assert states["my-sandbox"] == "SUSPENDED"
+    sbx.ok("rm", "my-sandbox", "--yes")
+
+
+async def test_a_sandbox_of_the_command_line_is_attached_used_and_left_alone(sbx: Sbx) -> None:
+    async with await Sandbox.attach("ap") as sandbox:
+        assert (sandbox.name, sandbox.endpoint.startswith("127.0.0.1:")) == ("app", True)
+        ran = await sandbox.exec(
+            "sh", ["-c", r'printf "$WHO $(pwd) \377"; echo no >&2; exit 3'], cwd="/tmp", env={"WHO": "me"}
+        )
+        assert (ran.exit_code, ran.stdout, ran.stderr) == (3, b"me /tmp \xff", b"no\n")
+        assert (ran.stdout_text, ran.stderr_text) == ("me /tmp �", "no\n")
+        late = await sandbox.exec("sleep", ["60"], timeout=0.2)
+        assert (late.exit_code, late.timed_out) == (124, True)
+    assert "app" in names(sbx)
+
+
+async def test_files_are_written_whole_and_read_back(sbx: Sbx) -> None:
+    content = bytes(range(256)) * 10_000
+    async with await Sandbox.attach("app") as sandbox:
+        assert await sandbox.write_file("data", content) == len(content)
+        assert await sandbox.read_file("data") == content
+        await sandbox.write_file("/work/text", "häl")
+        assert await sandbox.read_file("text") == "häl".encode()
+        with pytest.raises(FileMissing):
+            await sandbox.read_file("not-there")
+
+
+async def test_a_created_sandbox_ends_with_its_block_also_when_that_fails(sbx: Sbx) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with await Sandbox.create("brief", memory=512, env={"A": "1"}, labels={"k": "v"}) as sandbox:
+            assert (await sandbox.exec("printenv", ["A"])).stdout_text == "1\n"
+            assert "brief" in await asyncio.to_thread(names, sbx)
+            raise ZeroDivisionError
+    assert "brief" not in names(sbx)
+    events = sbx.ok("events", "brief").out
+    assert "python:you" in events
+
+
+async def test_what_cannot_be_is_an_error_with_a_hint_and_leaves_nothing(sbx: Sbx) -> None:
+    with pytest.raises(UsageError, match="no size"):
+        await Sandbox.create("odd", memory=777)
+    with pytest.raises(SandboxNotFound):
+        await Sandbox.attach("nobody")
+    assert "odd" not in names(sbx)
+
+
+async def test_the_sync_facade_works_inside_a_running_loop_too(sbx: Sbx) -> None:
+    with SyncSandbox.create(memory=512) as sandbox:
+        assert sandbox.exec("echo", ["hi"]).stdout_text == "hi\n"
+        sandbox.stop()
+        sandbox.start()
+        sandbox.write_file("x", b"1")
+        assert sandbox.read_file("x") == b"1"
+        name = sandbox.name
+    assert name not in names(sbx)
+    with SyncSandbox.attach("app") as attached:
+        assert attached.exec("true").exit_code == 0
+    attached.close()
+    with pytest.raises(SandboxNotFound):
+        SyncSandbox.attach("nobody")
+
+
+def test_importing_the_package_loads_next_to_nothing(sbx: Sbx) -> None:
+    code = "import sys, sbxtui; print(sorted(name for name in sys.modules if name.startswith('sbxtui')))"
+    assert run(sbx, "-c", code).out == "['sbxtui', 'sbxtui._version']"
+    lazy = (
+        "import sys; from sbxtui import Sandbox; print([n for n in ('boto3', 'httpx', 'textual') if n in sys.modules])"
+    )
+    assert run(sbx, "-c", lazy).out == "[]"
+    assert run(sbx, "-c", "import sbxtui; sbxtui.nonsense").err.endswith(
+        "AttributeError: module 'sbxtui' has no attribute 'nonsense'\n"
+    )
+
+
+def test_the_example_that_runs_code_says_hello(sbx: Sbx) -> None:
+    done = run(sbx, str(ROOT / "examples" / "run_code.py"))
+    assert (done.code, done.out) == (0, "Hello from a microVM!"), done.err
+    assert names(sbx) == ["app"]
+
+
+def test_the_example_that_serves_fastapi_serves_it_or_says_what_the_image_lacks(sbx: Sbx) -> None:
+    done = run(sbx, str(ROOT / "examples" / "serve_fastapi.py"))
+    answers = {0: '{"message":"Hello from FastAPI in a sandbox!"}', 1: "This image has no FastAPI"}
+    assert done.out.startswith(answers[done.code]), done.err
+    assert names(sbx) == ["app"]
