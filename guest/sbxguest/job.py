@@ -226,9 +226,9 @@ class Job:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def changed(self) -> None:
-        """Return when there may be more to read or the job moved on."""
-        await self._changed.wait()
+    def changed(self) -> Coroutine[Any, Any, object]:
+        """Returns, when awaited, once there may be more to read or the job moved on since this call."""
+        return self._changed.wait()
 
     def resize(self, size: Size) -> None:
         """Change the terminal's size.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from sbxguest import wire
@@ -28,8 +28,8 @@ class Changing(Protocol):
     def wake(self) -> None:
         """Have everyone who waits look again."""
 
-    async def changed(self) -> None:
-        """Return when there may be something new."""
+    def changed(self) -> Coroutine[Any, Any, object]:
+        """Returns, when awaited, once there may be something new since this call."""
 
 
 class JobInput:
@@ -37,6 +37,9 @@ class JobInput:
 
     A pipe is one stream, so it has one offset for all who write. At a terminal several people may type, each with
     offsets of their own, and an end may be typed more than once.
+
+    A server killed between a write and the note of it leaves no way to tell: those bytes are written twice if they are
+    sent again.
     """
 
     def __init__(self, job: Changing, state: JobState, log_fd: int, *, has_any: bool) -> None:

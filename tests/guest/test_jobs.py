@@ -354,3 +354,38 @@ def test_the_state_of_a_forgotten_job_is_written_nowhere(tmp_path: Path) -> None
         assert (tmp_path / "log").read_bytes() == before
     finally:
         os.close(fd)
+
+
+async def test_the_documents_of_this_generation_have_these_fields(http: httpx.AsyncClient) -> None:
+    job = await _run(http, "g", "exit 1")
+    assert list(job) == [
+        *("id", "argv", "shell", "shell_name", "cwd", "user", "stdin", "tty", "timeout_s", "kill_grace_s", "log"),
+        *("on_disconnect", "ring_bytes", "actor", "label", "limits", "created_at", "state", "pid", "cursor"),
+        *("stdin_accepted", "watchers", "exit", "output"),
+    ]
+    assert list(job["exit"]) == ["code", "signal", "timed_out", "oom", "lingering", "duration_s", "totals"]
+    line = (await http.post("/v2/shells/s", params={"wait_s": 20}, json={"id": "l", "line": "true"})).json()
+    assert list(line["exit"]["shell"]) == ["name", "cwd", "is_kept", "why"]
+    assert list((await http.get("/v2/shells/s")).json()) == ["name", "cwd", "env", "keeps", "queue", "last"]
+
+
+async def test_hello_lists_what_is_there_and_nothing_else(http: httpx.AsyncClient) -> None:
+    paths = {
+        "jobs": ("GET", "/v2/jobs"),
+        "jobs.stdin": ("POST", "/v2/jobs/x/stdin"),
+        "jobs.hold": ("GET", "/v2/jobs/x/log"),
+        "jobs.tty": ("POST", "/v2/jobs/x/resize"),
+        "jobs.attach": ("GET", "/v2/jobs/x/attach"),
+        "jobs.limits": ("GET", "/v2/jobs/x"),
+        "shells": ("GET", "/v2/shells"),
+        "files": ("GET", "/v2/files"),
+        "files.tar": ("GET", "/v2/files/tar"),
+        "metrics": ("GET", "/v2/metrics"),
+        "v1": ("POST", "/v1/exec"),
+    }
+    features = (await http.get("/v2/hello")).json()["features"]
+    assert set(features) <= {*paths, "tunnel", "ports", "tree", "logs", "sync"}
+    for feature in paths.keys() & set(features):
+        reply = await http.request(*paths[feature])
+        assert "unsupported" not in reply.text, feature
+    assert set(paths) <= set(features)

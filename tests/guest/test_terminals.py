@@ -178,6 +178,45 @@ async def test_a_shell_that_ignores_a_request_to_end_is_hung_up_on_at_once(http:
     assert end is not None and (end["timed_out"], end["signal"]) == (True, 1)
 
 
+FLEEING = """
+trap '' TERM HUP INT
+setsid sh -c 'trap "" TERM HUP; (setsid sleep 1000 & echo $! > two); echo $$ > one; while :; do sleep 1000; done' &
+(setsid sleep 1000 & echo $! > three)
+while ! [ -s one -a -s two -a -s three ]; do sleep 0.01; done
+echo $$ > four; while :; do sleep 1000; done
+"""
+
+
+@pytest.mark.parametrize("how", ["timeout", "delete", "signal"])
+async def test_nothing_of_a_job_on_a_terminal_escapes_its_end(
+    guest: GuestProcess, http: httpx.AsyncClient, how: str
+) -> None:
+    await _start(http, "f", FLEEING, kill_grace_s=0, **({"timeout_s": 1} if how == "timeout" else {}))
+    names = [guest.workdir / name for name in ("one", "two", "three", "four")]
+    while not all(name.exists() and name.read_text().strip() for name in names):
+        await asyncio.sleep(0.01)
+    pids = [int(name.read_text()) for name in names]
+    if how == "delete":
+        await http.delete("/v2/jobs/f")
+    elif how == "signal":
+        await http.post("/v2/jobs/f/signal", json={"sig": "KILL", "to": "tree"})
+    if how != "delete":
+        end = (await _log(http, "f"))[1]
+        assert end is not None and end["signal"] == 9
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        await asyncio.sleep(0.01)
+
+
+async def test_a_line_of_a_hundred_thousand_bytes_arrives_whole(http: httpx.AsyncClient) -> None:
+    output, _ = await _run(http, "l", "head -c 100000 /dev/zero | tr '\\0' x; echo")
+    assert output == b"x" * 100_000 + b"\r\n"
+
+
+async def test_letters_that_come_in_two_halves_are_the_same_bytes(http: httpx.AsyncClient) -> None:
+    script = "stty raw; printf '\\303'; sleep 0.05; printf '\\251'; printf '\\377\\000\\001'"
+    assert (await _run(http, "u", script))[0] == b"\xc3\xa9\xff\x00\x01"
+
+
 @pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("/etc/passwd", 126)])
 async def test_a_program_that_cannot_be_started_says_so_on_its_terminal(
     http: httpx.AsyncClient, program: str, code: int

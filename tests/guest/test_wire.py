@@ -17,6 +17,13 @@ GOLDEN = (
     (Frame(FrameType.HEARTBEAT, 7), "0400000000000000 0000000000000007"),
     (wire.json_frame(FrameType.EXIT, 9, {"code": 0}), "050000000000000a 0000000000000009 7b22636f6465223a307d"),
     (wire.json_frame(FrameType.JOB, 0, {}), "0100000000000002 0000000000000000 7b7d"),
+    (Frame(FrameType.ACK, 9), "0600000000000000 0000000000000009"),
+    (wire.json_frame(FrameType.ERROR, 0, {}), "0700000000000002 0000000000000000 7b7d"),
+    (Frame(FrameType.STDIN, 4, b"ls\r"), "1000000000000003 0000000000000004 6c730d"),
+    (Frame(FrameType.EOF, 7), "1100000000000000 0000000000000007"),
+    (wire.json_frame(FrameType.SIGNAL, 0, {"sig": 2}), "1200000000000009 0000000000000000 7b22736967223a327d"),
+    (wire.json_frame(FrameType.RESIZE, 0, {}), "1300000000000002 0000000000000000 7b7d"),
+    (Frame(FrameType.TAKEN, 2**40), "1400000000000000 0000010000000000"),
 )
 
 
@@ -88,3 +95,12 @@ def test_an_unfinished_frame_is_seen_as_cut() -> None:
     decoder = FrameDecoder()
     list(decoder.feed(wire.encode(Frame(FrameType.DATA, 0, b"abc", Channel.OUT))[:-1]))
     assert not decoder.is_between_frames
+
+
+@given(st.lists(FRAMES, max_size=8), st.integers(1, 40))
+def test_a_message_is_whole_frames_or_an_error(frames: list[Frame], cut: int) -> None:
+    data = b"".join(map(wire.encode, frames))
+    assert wire.decode_message(data) == frames
+    if frames and cut <= 16 + len(frames[-1].payload) and cut != len(wire.encode(frames[-1])):
+        with pytest.raises(wire.BadFrame):
+            wire.decode_message(data[:-cut])
