@@ -92,6 +92,18 @@ def test_the_first_ctrl_c_is_the_commands_and_the_second_leaves(sbx: Sbx, app: s
     assert not [one for one in sbx.ok("jobs", app, "--json").json if "caught" in one["command"]]
 
 
+def test_who_is_started_deaf_to_a_signal_stays_so(sbx: Sbx, app: str) -> None:
+    line = f"trap '' HUP INT; exec {sbx.command} exec {app} -- sh -c 'echo up; until [ -e on ]; do sleep 0.1; done'"
+    client = subprocess.Popen(["sh", "-c", line], env=sbx.environment(), stdout=subprocess.PIPE)
+    assert client.stdout is not None
+    assert client.stdout.readline() == b"up\n"
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGINT):
+        client.send_signal(number)
+    sbx.ok("exec", app, "--", "touch", "on")
+    assert client.wait(60) == 0
+    client.communicate()
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

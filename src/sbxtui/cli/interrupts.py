@@ -36,7 +36,9 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         self._task = asyncio.current_task()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._pressed)
+        # A script's background command is started deaf to the Ctrl-C that is meant for those in front.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._pressed)
         return self
 
     def __exit__(

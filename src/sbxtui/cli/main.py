@@ -109,7 +109,9 @@ async def _until_told(work: Coroutine[Any, Any, object]) -> object:
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
+        # Whoever started us deaf to it, like nohup, wants us to go on.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, end, number)
     try:
         return await task
     except asyncio.CancelledError:
