@@ -33,7 +33,7 @@ async def exec_(call: Call) -> int:
     if call.args.detach:
         return _begun(call, await call.services.jobs.start(row, command, has_stdin=call.args.stdin))
     if is_lending:
-        return await run_on_terminal(call, await call.services.jobs.start(row, command, holds=True))
+        return await run_on_terminal(call, call.services.jobs.begin(row, command))
     watch = KillWatch(call, row)
     with interrupts(call) as presses:
         if call.args.shell:
@@ -52,7 +52,9 @@ async def attach(call: Call) -> int:
     job = await find_job(call)
     start = call.args.start
     if job.has_terminal and sys.stdin.isatty() and not call.out.is_json:
-        return await run_on_terminal(call, job, cursor=start, is_typing=not call.args.no_stdin)
+        return await run_on_terminal(
+            call, call.services.jobs.attach(job), cursor=start, is_typing=not call.args.no_stdin
+        )
     with interrupts(call) as presses:
         presses.job_started(job)
         try:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import sys
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 
 from sbxtui.cli.call import Call
 from sbxtui.cli.ended import finish
@@ -32,15 +33,17 @@ async def shell(call: Call) -> int:
     check_terminal(call, "`sbx exec -i SANDBOX -- sh` runs a script from its input")
     row = await call.services.sandboxes.find(call.args.sandbox)
     command = Command(_SHELL, cwd=call.args.cwd, user=call.args.user, terminal=terminal_size())
-    return await run_on_terminal(call, await call.services.jobs.start(row, command, holds=True))
+    return await run_on_terminal(call, call.services.jobs.begin(row, command))
 
 
-async def run_on_terminal(call: Call, job: Job, *, cursor: int | None = 0, is_typing: bool = True) -> int:
+async def run_on_terminal(
+    call: Call, attaching: AbstractAsyncContextManager[Attachment], *, cursor: int | None = 0, is_typing: bool = True
+) -> int:
     """Lend our terminal to a job until it ends or the person leaves; returns the exit code.
 
     Args:
         call: The call.
-        job: On a terminal.
+        attaching: To a job on a terminal; entered and left here.
         cursor: Where in its output to begin; None shows what was last said and has programs draw themselves anew.
         is_typing: Pass on what is typed, Ctrl-C too; else our terminal stays as it is.
     """
@@ -55,22 +58,29 @@ async def run_on_terminal(call: Call, job: Job, *, cursor: int | None = 0, is_ty
                 raise
             keyboard.hang_up()
 
-    result: ExecResult | None = None
+    job: Job | None = None
     try:
-        async with call.services.jobs.attach(job) as attachment, _lent(call, attachment, modes, is_lent=is_typing):
+        async with attaching as attachment, _lent(call, attachment, modes, is_lent=is_typing):
+            job = attachment.job
             if cursor is None:
                 cursor = await _show_latest(call, attachment, modes)
                 await _draw_anew(attachment)
             stdin = keyboard.typed() if is_typing else None
             running = asyncio.ensure_future(attachment.run(cursor=cursor, stdin=stdin, on_output=write))
             result = await _until_left(running, keyboard)
-    finally:
-        if result is None:
-            where = f"{job.sandbox} {job.id}"
-            call.out.note(f"\nleft job `{job.id}`, which goes on; come back with `sbx attach {where}`")
-    if result is None:
-        return _HUNG_UP if keyboard.has_hung_up else 0
-    return finish(call, result)
+    except asyncio.CancelledError:
+        if job is not None:
+            _say_left(call, job)
+        raise
+    if result is not None:
+        return finish(call, result)
+    _say_left(call, job)
+    return _HUNG_UP if keyboard.has_hung_up else 0
+
+
+def _say_left(call: Call, job: Job) -> None:
+    way_back = f"sbx attach {job.sandbox} {job.id}"
+    call.out.note(f"\nleft job `{job.id}`, which goes on; come back with `{way_back}`")
 
 
 def check_terminal(call: Call, instead: str) -> None:

@@ -108,19 +108,41 @@ class Jobs:
         await watch.ended(result)
         return result
 
-    async def start(self, row: Registration, command: Command, *, has_stdin: bool = False, holds: bool = False) -> Job:
+    async def start(self, row: Registration, command: Command, *, has_stdin: bool = False) -> Job:
         """Begin a job and leave it to itself.
 
         Args:
             row: Where.
             command: What; with `terminal` it can be typed into whatever `has_stdin` says.
             has_stdin: Give it an input that somebody may write to later.
-            holds: Somebody follows it at once: for 30 s without a reader it waits instead of losing output.
 
         Raises:
             SbxError: It did not begin; as `exec`.
         """
         _check_jobs(row)
+        async with self._guests.connect(row) as guest:
+            return await self._begin(guest, row, command, has_stdin=has_stdin, holds=False)
+
+    @asynccontextmanager
+    async def begin(self, row: Registration, command: Command) -> AsyncIterator[Attachment]:
+        """Begin a job and take part in it at once, over one connection; leaving never ends it.
+
+        Until its first reader came, and for 30 s without one, it waits instead of losing output.
+
+        Raises:
+            SbxError: It did not begin; as `exec`. ConnectionLost: No way back for 30 s; it goes on.
+        """
+        _check_jobs(row)
+        try:
+            async with self._guests.connect(row) as guest:
+                job = await self._begin(guest, row, command, has_stdin=True, holds=True)
+                yield Attachment(guest, job, self.notes)
+        except ConnectionLost as exc:
+            raise reattachable(exc, row.name) from exc
+
+    async def _begin(
+        self, guest: GuestClient, row: Registration, command: Command, *, has_stdin: bool, holds: bool
+    ) -> Job:
         request = JobRequest(
             command.argv,
             command.cwd,
@@ -133,8 +155,7 @@ class Jobs:
             has_stdin=has_stdin and command.terminal is None,
             holds=holds,
         )
-        async with self._guests.connect(row) as guest:
-            job = placed(await guest.jobs.start(request), row)
+        job = placed(await guest.jobs.start(request), row)
         await self.notes.started(job)
         if job.exit is not None:
             await self.notes.ended(job, job.exit)
