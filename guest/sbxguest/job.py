@@ -338,8 +338,10 @@ class Job:
         state.exit_code = self._exit_code or 0
         state.ended_ms = time.monotonic_ns() // 1_000_000
         state.end_cursor = self.log.total
-        # What never started left nothing behind: its pipes are still open at its would-be parent only.
-        if self._sources and self.failure is None:
+        # What never started left nothing behind: its pipes are still open at its would-be parent only. And some kernels
+        # tell of no end of a terminal's output.
+        is_open = self._sources and not (self.terminal is not None and self.is_empty)
+        if is_open and self.failure is None:
             state.flags |= Flag.LINGERING
         if state.exit_code == -signals.SIGKILL and not self._was_killed and self._count_oom() > self._oom_kills:
             state.flags |= Flag.OOM

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import select
 import struct
+import sys
 import termios
 from typing import NamedTuple
 
@@ -18,6 +21,7 @@ _WINDOW = struct.Struct("HHHH")
 _GET_NUMBER = 0x80045430
 _READ_BYTES = 64 * wire.KIB
 _READS_PER_TAKE = 16
+_NO_SPLICE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _DISABLED = 0
 _LOCAL_FLAGS, _CONTROL_CHARACTERS = 3, 6
 
@@ -106,13 +110,25 @@ class Terminal:
         try:
             # A terminal hands out 4 KiB at a time.
             for _ in range(_READS_PER_TAKE):
-                if self._has_ended or not os.splice(self._pty, self._relay_w, _READ_BYTES, flags=os.SPLICE_F_NONBLOCK):
+                if self._has_ended or not self._move():
                     return
         except BlockingIOError:
             return
         except OSError:
             # EIO: nobody has the program's side open any more.
             self._has_ended = True
+
+    def _move(self) -> int:
+        try:
+            return os.splice(self._pty, self._relay_w, _READ_BYTES, flags=os.SPLICE_F_NONBLOCK)
+        except OSError as exc:
+            if exc.errno not in _NO_SPLICE:
+                raise
+        # A kernel that cannot: what is read must have room, for there is no putting it back.
+        waiting = int.from_bytes(fcntl.ioctl(self._relay_r, termios.FIONREAD, bytes(4)), sys.byteorder)
+        if waiting > _READ_BYTES // 4:
+            return 0
+        return os.write(self._relay_w, os.read(self._pty, select.PIPE_BUF))
 
     # -- input --------------------------------------------------------------------------------------------------------
 
@@ -171,7 +187,7 @@ def _set_size(fd: int, size: Size) -> None:
 
 
 def _open_other_side(pty: int) -> int:
-    number = int.from_bytes(fcntl.ioctl(pty, _GET_NUMBER, bytes(4)), "little")
+    number = int.from_bytes(fcntl.ioctl(pty, _GET_NUMBER, bytes(4)), sys.byteorder)
     try:
         return os.open(f"/dev/pts/{number}", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
