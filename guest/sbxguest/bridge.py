@@ -4,10 +4,11 @@
 
 A client connects to SOCKET and writes `PORT\\n`; the bridge connects to 127.0.0.1:PORT, else [::1]:PORT, answers `+` or
 `-`, and from then on relays raw bytes both ways, each half closed on its own. `SBX_BRIDGE_MAP` (`8080=41234,80=4123`)
-says which port is really listened on for a port the host names, for a runtime without a network of its own.
+says which port is really listened on for a port the host names, for a runtime without a network of its own. A client
+that writes `out\\n` parks its connection for programs that want out, where `SBX_EGRESS_PORT` says that there is a way.
 
 One thread, one scratch buffer for all connections: an idle connection owns no buffer, a blocked one at most
-`_CHUNK_BYTES` per direction. Runs alone, so it imports nothing but the standard library and nothing of its package.
+`_CHUNK_BYTES` per direction. Part of every start: it imports nothing but the standard library and what lies beside it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import contextlib
 import errno
 import logging
 import os
-import resource
 import select
 import signal
 import socket
@@ -26,10 +26,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+if not __package__:
+    # Started as a file, with nothing of ours on the path.
+    sys.path.insert(0, str(Path(__file__).absolute().parents[1]))
+
+from sbxguest.listeners import listen_at, listen_on, raise_fd_limit
+from sbxguest.outlet import PARK_WORD, Outlet
+
 log = logging.getLogger("sbxguest.bridge")
 
 _CHUNK_BYTES = 256 * 1024
 _LINE_BYTES = 6
+_PARK = -1
 _LINE_TIMEOUT_S = 5.0
 _CONNECT_TIMEOUT_S = 10.0
 _SWEEP_INTERVAL_S = 5.0
@@ -185,17 +193,31 @@ class Bridge:
         self._greetings: set[asyncio.Task[None]] = set()
         self._scratch = memoryview(bytearray(_CHUNK_BYTES))
         self._sweep: asyncio.TimerHandle | None = None
+        self._outlet = self._open_outlet()
         self._is_accepting = False
         self._resume()
 
     def close(self) -> None:
         """Stop listening and cut every connection."""
+        if self._outlet is not None:
+            self._outlet.close()
         self._loop.remove_reader(self._listener)
         self._listener.close()
         for task in list(self._greetings):
             task.cancel()
         for link in list(self._links):
             link.abort()
+
+    def join(self, host: socket.socket, guest: socket.socket, first: bytes = b"") -> None:
+        """Relay between two connections; `first` was read from the host already."""
+        link = _Link(self, host, guest, self._scratch)
+        self._links.add(link)
+        link.start(first)
+
+    def _open_outlet(self) -> Outlet | None:
+        port = os.environ.get("SBX_EGRESS_PORT", "")
+        listener = listen_on(int(port)) if _is_port(port) else None
+        return Outlet(listener, self.join) if listener else None
 
     def forget(self, link: _Link) -> None:
         """Drop a closed connection and accept again if the table was full."""
@@ -261,14 +283,16 @@ class Bridge:
         try:
             async with asyncio.timeout(_LINE_TIMEOUT_S):
                 port, first = await self._read_port(host)
-            guest = await self._dial(port) if port else None
+            guest = await self._dial(port) if port > 0 else None
+            outlet = self._outlet if port == _PARK else None
             async with asyncio.timeout(_LINE_TIMEOUT_S):
-                await self._loop.sock_sendall(host, b"-" if guest is None else b"+")
+                await self._loop.sock_sendall(host, b"-" if guest is None and outlet is None else b"+")
             if guest is not None:
-                link = _Link(self, host, guest, self._scratch)
-                self._links.add(link)
+                self.join(host, guest, first)
                 is_linked = True
-                link.start(first)
+            elif outlet is not None:
+                outlet.park(host)
+                is_linked = True
         except (OSError, TimeoutError):
             pass
         finally:
@@ -289,6 +313,8 @@ class Bridge:
             line += more
         head, _, first = line.partition(b"\n")
         text = head.decode("latin-1")
+        if text == PARK_WORD:
+            return _PARK, b""
         return (int(text), first) if _is_port(text) else (0, b"")
 
     async def _dial(self, port: int) -> socket.socket | None:
@@ -313,43 +339,6 @@ class Bridge:
                 guest.close()
                 raise
         return None
-
-
-def listen_at(path: Path) -> socket.socket:
-    """A listening unix socket at `path`, put there only once it listens; replaces what was there.
-
-    Raises:
-        OSError: The folder cannot be written or the path is too long.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    old_umask = os.umask(0o177)
-    try:
-        temporary.unlink(missing_ok=True)
-        listener.bind(os.fspath(temporary))
-        listener.listen(1024)
-        temporary.replace(path)
-    except OSError:
-        listener.close()
-        temporary.unlink(missing_ok=True)
-        raise
-    finally:
-        os.umask(old_umask)
-    listener.setblocking(False)
-    return listener
-
-
-def raise_fd_limit() -> int:
-    """Lift the soft limit on descriptors to the hard one (at most 65,536) and return it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError):
-        return soft
-    return wanted
 
 
 async def serve(path: Path, port_map: Mapping[int, int]) -> None:

@@ -147,7 +147,7 @@ def resolve(spec: JobSpec, state: GuestState) -> Spec:
     """
     uid, gid, name, home = _user(spec.user, state)
     term = {"TERM": spec.tty.term} if spec.tty else {}
-    env = {**base_env(state, name, home), **term, **(spec.env or {})}
+    env = {**base_env(state, name, home, job_id=spec.id), **term, **(spec.env or {})}
     if spec.exact_env is not None:
         env = {**spec.exact_env, **term}
     is_own = uid == os.geteuid() and gid == os.getegid()
@@ -180,14 +180,15 @@ def parse_size(value: object) -> Size:
     return Size(*pair)
 
 
-def base_env(state: GuestState, name: str, home: str) -> dict[str, str]:
+def base_env(state: GuestState, name: str, home: str, *, job_id: str = "") -> dict[str, str]:
     """What every program needs, under the launch environment. Of the guest's own environment only PATH."""
     env = {"PATH": state.settings.path, "LANG": "C.UTF-8"}
     if home := state.settings.job_home or home:
         env["HOME"] = home
     if name:
         env["USER"] = env["LOGNAME"] = name
-    return {**env, **state.launch_env}
+    given = {key: value.replace("{job}", job_id) for key, value in state.settings.job_env.items()}
+    return {**env, **given, **state.launch_env}
 
 
 def check_env(env: object) -> dict[str, str]:

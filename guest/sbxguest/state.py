@@ -43,6 +43,7 @@ class GuestSettings:
     suspend_timeout_s: int = 10
     path: str = DEFAULT_PATH
     job_home: str = ""
+    job_env: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> GuestSettings:
@@ -63,13 +64,15 @@ class GuestSettings:
             job_uid=job_uid,
             job_gid=job_uid if job_gid is None else job_gid,
             isolation=env.get("SBX_ISOLATION", ""),
-            limits=_limits(env),
+            limits=_object(env, "SBX_LIMITS"),
             has_hooks=env.get("SBX_HOOKS", "") == "1",
             suspend_timeout_s=_number(env, "SBX_SUSPEND_TIMEOUT_S") or 10,
             # The one variable of the image that jobs inherit, as with any container: where its programs are.
             path=env.get("PATH") or DEFAULT_PATH,
             # Set where the user's entry names a home that is not the sandbox's.
             job_home=env.get("SBX_JOB_HOME", ""),
+            # What the platform gives every job, as a way out; `{job}` in a value stands for the job's id.
+            job_env={key: str(value) for key, value in _object(env, "SBX_JOB_ENV").items()},
         )
 
 
@@ -167,14 +170,14 @@ def _number(env: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _limits(env: Mapping[str, str]) -> dict[str, object]:
-    text = env.get("SBX_LIMITS", "")
+def _object(env: Mapping[str, str], name: str) -> dict[str, object]:
+    text = env.get(name, "")
     if not text:
         return {}
     try:
-        limits = json.loads(text)
+        found = json.loads(text)
     except ValueError as exc:
-        raise ValueError("SBX_LIMITS is not JSON") from exc
-    if not isinstance(limits, dict):
-        raise ValueError("SBX_LIMITS must be a JSON object")
-    return limits
+        raise ValueError(f"{name} is not JSON") from exc
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} must be a JSON object")
+    return found

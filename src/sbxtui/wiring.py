@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sbxtui.services.joblist import JobLists
     from sbxtui.services.jobs import Jobs
     from sbxtui.services.launch import Launcher
+    from sbxtui.services.network import Networks
     from sbxtui.services.oneshot import OneShots
     from sbxtui.services.planes import ControlPlanes
     from sbxtui.services.reasons import Reasons
@@ -183,6 +184,13 @@ class Services:
         from sbxtui.services.shell import Shells
 
         return Shells(self.guests, self.jobs.notes, self.actor)
+
+    @cached_property
+    def networks(self) -> Networks:
+        """What sandboxes may reach."""
+        from sbxtui.services.network import Networks
+
+        return Networks(self.context, self.planes, self.registry, self.events, self.actor)
 
     @cached_property
     def watch(self) -> Watch:

@@ -39,6 +39,7 @@ CATCH_ALLS = {
     "src/sbxtui/runner/reconcile.py": "one context that fails must not keep the others from being reconciled",
     "src/sbxtui/localcloud/server.py": "a request handler answers 500 and serves the next one",
     "src/sbxtui/localcloud/endpoints.py": "one broken connection must not end the endpoint",
+    "src/sbxtui/localcloud/egress/gateway.py": "one broken connection must not end a sandbox's way out",
     "src/sbxtui/localcloud/keeper.py": "the keeper outlives what a runtime does to it",
     "src/sbxtui/localcloud/runtimes/launch.py": "between fork and exec nothing may return into the caller's copy",
     "guest/sbxguest/asgi.py": "a request handler answers 500 and serves the next one",

@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from sbxguest import wire
-from sbxtui.core.jobs import JobState
 from sbxtui.guest.client import GuestClient
 from tests.support.direct import NAME, direct_sbx, direct_services, know
 from tests.support.guest_process import GuestProcess, running_guest
-from tests.support.on_terminal import sbx_on_terminal
 from tests.support.relay import Relay, running_relay
 from tests.support.sbx import Sbx
 
@@ -109,19 +107,3 @@ async def test_input_on_a_line_that_is_cut_arrives_once_and_ends(line: Line, tmp
     done = await line.run("${SBX/exec/exec -i} sha256sum < in && ${SBX/exec/exec -i} cat < in | cmp - in")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0].decode() == hashlib.sha256(bytes(range(256)) * 8_000).hexdigest()
-
-
-@pytest.mark.slow
-async def test_a_terminal_whose_line_stays_lost_comes_back_with_255_and_the_way_back(line: Line) -> None:
-    with sbx_on_terminal(line.sbx, "exec", "-it", NAME, "--", "sh", "-c", "echo up; exec sleep 1002") as terminal:
-        before = terminal.modes()
-        await asyncio.to_thread(terminal.see, b"up")
-        await asyncio.to_thread(terminal.until_raw)
-        line.relay.answers = [502] * 10_000
-        line.relay.cut_all()
-        assert await asyncio.to_thread(terminal.wait) == 255
-        assert terminal.modes() == before
-    async with GuestClient(line.guest.url, None) as guest:
-        (job,) = await guest.jobs.list()
-        assert job.state is JobState.RUNNING
-    assert f"sbx attach {NAME} {job.id}".encode() in terminal.seen

@@ -55,6 +55,8 @@ def test_a_name_no_image_can_have_is_refused(image: str) -> None:
     [
         ("", LOCAL, (), "none"),
         ("none", LOCAL, (), "none"),
+        ("internet", LOCAL, (), "internet"),
+        ("allow=Example.com:443,*.example.org:80", LOCAL, (), "allow=example.com:443,*.example.org:80"),
         ("", AWS, (), "managed"),
         ("internet", AWS, (), "internet"),
         ("", AWS, ("arn:c",), "connector"),
@@ -70,14 +72,13 @@ def test_the_effective_network_is_said(
 @pytest.mark.parametrize(
     ("network", "kind", "connectors", "error"),
     [
-        ("internet", LOCAL, (), PolicyDenied),
-        ("allow=example.com:443", LOCAL, (), PolicyDenied),
         ("", LOCAL, ("arn:c",), PolicyDenied),
         ("none", AWS, (), PolicyDenied),
         ("allow=example.com:443", AWS, (), PolicyDenied),
         ("everything", LOCAL, (), UsageError),
         ("allow=", AWS, (), UsageError),
         ("allow=bad host:1", AWS, (), UsageError),
+        ("allow=127.0.0.1:80", LOCAL, (), UsageError),
     ],
 )
 def test_a_network_nothing_would_enforce_is_refused(
@@ -85,3 +86,10 @@ def test_a_network_nothing_would_enforce_is_refused(
 ) -> None:
     with pytest.raises(error):
         check_network(network, kind, connectors)
+
+
+def test_without_isolation_the_network_is_the_hosts_and_nothing_else_is_promised() -> None:
+    assert check_network("", LOCAL, (), has_own_network=False) == "host"
+    for network in ("none", "internet", "allow=example.com:443"):
+        with pytest.raises(PolicyDenied):
+            check_network(network, LOCAL, (), has_own_network=False)

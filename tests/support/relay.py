@@ -27,22 +27,15 @@ class Relay:
     cuts: int = 0
     connections: int = 0
     seen_ports: set[str] = field(default_factory=set)
-    _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     @property
     def url(self) -> str:
         """Its address."""
         return f"http://127.0.0.1:{self.port}"
 
-    def cut_all(self) -> None:
-        """Cut every connection there is."""
-        for writer in list(self._open):
-            writer.transport.abort()
-
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
         self.connections += 1
-        self._open.add(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             status = self._status(head)
@@ -53,7 +46,6 @@ class Relay:
                 await writer.drain()
             else:
                 await self._pass_on(head, reader, writer)
-        self._open.discard(writer)
         writer.close()
 
     def _status(self, head: bytes) -> int:

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
-from sbxtui.cli.ended import finish, kill_and_leave
+from sbxtui.cli.ended import finish
 from sbxtui.cli.envfile import read_env_file
 from sbxtui.cli.interrupts import Interrupts
 from sbxtui.cli.jobs import find_job
 from sbxtui.cli.killed import KillWatch
-from sbxtui.cli.lines import check_line, run_line
 from sbxtui.cli.stdin import read_stdin
 from sbxtui.cli.terminal import check_terminal, run_on_terminal, terminal_size
-from sbxtui.core.errors import UsageError
+from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.jobs import Job
 from sbxtui.services.jobs import Command, OnOutput
 
 _NOT_STARTED = (126, 127)
+_LEAVE_S = 5.0
 
 
 async def exec_(call: Call) -> int:
     """Run a command in a sandbox."""
-    if call.args.shell:
-        check_line(call)
     command, is_lending = command_of(call), is_interactive_terminal(call)
     row = await call.services.sandboxes.find(call.args.sandbox)
     if call.args.detach:
@@ -36,10 +35,6 @@ async def exec_(call: Call) -> int:
         return await run_on_terminal(call, call.services.jobs.begin(row, command))
     watch = KillWatch(call, row)
     with interrupts(call) as presses:
-        if call.args.shell:
-            return await run_line(
-                call, row, presses, on_output=writer_of(call), terminal=command.terminal, stdin=stdin_of(call)
-            )
         result = await call.services.jobs.exec(
             row, command, stdin=stdin_of(call), on_output=writer_of(call), on_started=presses.job_started
         )
@@ -64,7 +59,7 @@ async def attach(call: Call) -> int:
         except asyncio.CancelledError:
             # Only the second Ctrl-C; being ended by a signal of its own, an attached sbx leaves the job alone.
             if presses.is_left:
-                await kill_and_leave(call, job)
+                await _kill(call, job)
             raise
     return finish(call, result)
 
@@ -136,3 +131,9 @@ def _begun(call: Call, job: Job) -> int:
         return 0
     call.out.note(f"note: it could not be started; `sbx output {job.sandbox} {job.id}` says why")
     return job.exit.exit_code
+
+
+async def _kill(call: Call, job: Job) -> None:
+    with contextlib.suppress(SbxError, TimeoutError):
+        async with asyncio.timeout(_LEAVE_S):
+            await call.services.jobs.signal(job, "KILL")

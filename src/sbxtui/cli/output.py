@@ -100,14 +100,13 @@ def terminal_kind() -> str:
 
 
 def fill_closed_streams() -> None:
-    """Give a program that was started with a closed stream one that goes nowhere, as other tools do."""
-    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+    """Give a program that was started with a closed stdout or stderr one that goes nowhere, as other tools do."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
-            handle = os.open(os.devnull, os.O_RDWR)
+            handle = os.open(os.devnull, os.O_WRONLY)
             if handle != number:
                 os.dup2(handle, number)
-            stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115 - it lives as long as we do
-            setattr(sys, name, stream)
+            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - it lives as long as the process
 
 
 def settle_streams() -> OSError | None:

@@ -105,7 +105,7 @@ def _verb_index(argv: Sequence[str]) -> int | None:
 
 
 def _value_flags(verb: str) -> frozenset[str]:
-    common = {"--cwd", "--env", "--timeout", "--user", "--env-file", "--shell"}
+    common = {"--cwd", "--env", "--timeout", "--user", "--env-file"}
     if verb == "exec":
         return frozenset(common)
     create = {"--image", "-i", "--role", "--memory", "-m", "--cpus", "--label", "--idle", "--max-duration", "--workdir"}

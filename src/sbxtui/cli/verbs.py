@@ -164,9 +164,6 @@ def _commands(add: Adder) -> None:
     execute.add_argument("--tty", "-t", action="store_true", help="run it on a terminal; -it is yours")
     execute.add_argument("--detach", "-d", action="store_true", help="print the job's id and leave it running")
     execute.add_argument("--env", type=variable, action="append", default=[], metavar="K=V")
-    execute.add_argument(
-        "--shell", default="", metavar="NAME", help="as a line of this pseudo-shell, whose cd and export last"
-    )
     execute.add_argument("--env-file", action="append", default=[], metavar="FILE", help="K=V lines")
     shell = add(
         "shell",
@@ -232,6 +229,25 @@ def _fs(verbs: Adder, name: str, help_text: str) -> Parser:
     return parser
 
 
+def _network(add: Adder) -> None:
+    network = add(
+        "network",
+        "network:network",
+        "what a sandbox may reach, and what it asked for",
+        detail="A RULE is HOST:PORT, *.DOMAIN:PORT or a preset; a change holds at once, for open connections too.",
+    )
+    network.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX", help="name, id, or unique prefix")
+    flag = network.add_argument
+    flag("--allow", action="append", default=[], metavar="RULE,…", help="allow these too")
+    flag("--deny", action="append", default=[], metavar="RULE,…", help="take these rules back")
+    flag("--none", action="store_true", help="no network; with --allow: nothing but that")
+    flag("--internet", action="store_true", help="all of the public internet")
+    flag("--log", action="store_true", help="what it asked for, and what was allowed or refused")
+    flag("--follow", action="store_true", help="go on as it asks")
+    flag("--tail", type=int, default=50, metavar="N", help="the last N of the log (default 50)")
+    flag("--presets", action="store_true", help="the presets and their hosts")
+
+
 def _seeing(add: Adder) -> None:
     events = add("events", "seeing:events", "who did what")
     events.add_argument("--follow", action="store_true", help="go on as events happen")
@@ -277,5 +293,5 @@ def _destructive_one(parser: Parser) -> None:
 
 def add_verbs(add: Adder) -> None:
     """Add every verb."""
-    for add_group in (_lifecycle, _commands, _files, _seeing, _set_up):
+    for add_group in (_lifecycle, _commands, _files, _network, _seeing, _set_up):
         add_group(add)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from sbxtui.core.egress import parse_network
 from sbxtui.core.errors import PolicyDenied, UsageError
 from sbxtui.core.model import DEFAULT_MEMORY_MIB, MEMORY_SIZES_MIB, VCPUS_BY_MEMORY_MIB, ContextKind
 from sbxtui.core.text import harmless_line
@@ -12,7 +13,6 @@ from sbxtui.core.text import harmless_line
 BASE_IMAGE = "sbx-base"
 _SIZED = re.compile(r"(?P<stem>[a-zA-Z0-9_-]+)-(?P<size>512|1024|2048|4096|8192)")
 _IMAGE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_NETWORK_RULE = re.compile(r"[A-Za-z0-9.*:\[\]-]+:\d{1,5}|[a-z][a-z0-9-]*")
 
 
 def check_memory_mib(memory_mib: int) -> int:
@@ -64,32 +64,36 @@ def sized_image_name(image: str, memory_mib: int) -> str:
     return f"{image}-{DEFAULT_MEMORY_MIB}"
 
 
-def check_network(network: str, kind: ContextKind, egress_connectors: Sequence[str]) -> str:
-    """The effective network in words: `none`, `allow=…`, `internet`, `managed` or `connector`.
+def check_network(
+    network: str, kind: ContextKind, egress_connectors: Sequence[str], *, has_own_network: bool = True
+) -> str:
+    """The effective network in words: `none`, `allow=…`, `internet`, `host`, `managed` or `connector`.
 
     Args:
         network: What was asked for; empty for the context's default.
         kind: Where the sandbox will run.
         egress_connectors: Connectors given for it; they decide on AWS.
+        has_own_network: False where local sandboxes share this machine's.
 
     Raises:
         UsageError: It is no network policy.
         PolicyDenied: Nothing here would enforce it; nothing was started.
     """
-    if network and network not in ("none", "internet") and not _is_allow_list(network):
-        raise UsageError(f"`{harmless_line(network)}` is no network", hint="write none, internet or allow=HOST:PORT,…")
+    asked = parse_network(network).text if network else ""
     if kind is ContextKind.LOCAL:
         if egress_connectors:
             raise PolicyDenied(
                 "the local cloud has no network connectors, so an egress connector cannot be attached",
-                hint="leave it out: local sandboxes have no network",
+                hint="leave it out: `--network` says what a local sandbox may reach",
             )
-        if network in ("", "none"):
-            return "none"
-        raise PolicyDenied(
-            f"the local cloud cannot enforce `--network {network}` yet: its sandboxes have no network",
-            hint="leave --network out, or use an AWS context",
-        )
+        if has_own_network:
+            return asked or "none"
+        if asked:
+            raise PolicyDenied(
+                f"nothing would enforce `--network {asked}`: without isolation sandboxes share this machine's network",
+                hint="leave --network out, or use an isolating runtime: `sbx doctor` tells which work here",
+            )
+        return "host"
     if egress_connectors:
         return "connector"
     if network == "internet":
@@ -112,8 +116,3 @@ def check_role(role: str, kind: ContextKind) -> None:
         raise PolicyDenied(
             "the local cloud has no roles: no credentials reach a local sandbox", hint="leave --role out"
         )
-
-
-def _is_allow_list(network: str) -> bool:
-    rules = network.removeprefix("allow=")
-    return rules != network and bool(rules) and all(_NETWORK_RULE.fullmatch(rule) for rule in rules.split(","))

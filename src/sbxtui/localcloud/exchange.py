@@ -48,7 +48,9 @@ class Outcome:
 
 
 class Exchange:
-    """Created after the request's head was written to the guest. `touch` is told of every byte."""
+    """Created after the request's head was written to the guest. `touch` is told of every byte, and `passed_on` makes
+    of the answer's head what the client gets.
+    """
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class Exchange:
         *,
         touch: Callable[[], None],
         answered_upgrade: Callable[[Head], Head],
+        passed_on: Callable[[Head], Head] = lambda head: head,
     ) -> None:
         self._request = request
         self._source = source
@@ -66,6 +69,7 @@ class Exchange:
         self._upstream = upstream
         self._touch = touch
         self._answered_upgrade = answered_upgrade
+        self._passed_on = passed_on
         self._is_sent = False
         self._sending_over = asyncio.Event()
         self._has_answer_begun = False
@@ -143,7 +147,7 @@ class Exchange:
                 self._writer.write(self._answered_upgrade(response.head).to_bytes())
                 await self._writer.drain()
                 return None
-            self._writer.write(response.head.to_bytes())
+            self._writer.write(self._passed_on(response.head).to_bytes())
             self._has_answer_begun = True
             if response.is_interim:
                 await self._writer.drain()

@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import SandboxState
 from sbxtui.localcloud import faults
+from sbxtui.localcloud.egress.service import Egress
 from sbxtui.localcloud.endings import reason_while_alive
 from sbxtui.localcloud.idle import Clock, Due, Step, next_due
 from sbxtui.localcloud.launches import check_launch, fingerprint, new_record
@@ -61,10 +62,11 @@ class _Member:
 class Fleet:
     """Use as an async context manager: entered, it takes up all records again; left, sandboxes live on with keepers."""
 
-    def __init__(self, world: World, open_endpoint: OpenEndpoint) -> None:
+    def __init__(self, world: World, open_endpoint: OpenEndpoint, egress: Egress) -> None:
         self.is_draining = False
         self._world = world
         self._open_endpoint = open_endpoint
+        self._egress = egress
         self._members: dict[str, _Member] = {}
         self._ids_by_token: dict[str, str] = {}
         self._launch_lock = asyncio.Lock()
@@ -224,6 +226,7 @@ class Fleet:
         self._spawn(member, begin(member.vm))
         self._spawn(member, member.vm.watch_exit())
         self._spawn(member, self._keep_time(member))
+        self._spawn(member, self._egress.serve(member.vm))
 
     def _spawn(self, member: _Member, work: Coroutine[Any, Any, None], *, raises: bool = False) -> asyncio.Task[None]:
         async def guarded() -> None:
@@ -287,6 +290,7 @@ class Fleet:
         await asyncio.to_thread(shutil.rmtree, self._world.sandbox_dir(record.id), ignore_errors=True)
         if self._ids_by_token.get(record.token_key) == record.id:
             del self._ids_by_token[record.token_key]
+        self._egress.forget(record.id)
         del self._members[record.id]
 
 

@@ -69,6 +69,11 @@ class RequestHead:
     length: int | None
 
     @property
+    def target(self) -> bytes:
+        """What is asked for, as the request line has it."""
+        return self.head.start.split(b" ")[1]
+
+    @property
     def is_keep_alive(self) -> bool:
         """Whether the client wants to send another request on the connection."""
         if self.is_http10:
@@ -107,15 +112,25 @@ def parse_request(raw: bytes) -> RequestHead:
     Raises:
         BadMessage: Anything another parser might read in another way.
     """
+    request = parse_any_request(raw)
+    if request.method == b"CONNECT" or not (request.target.startswith(b"/") or request.target == b"*"):
+        raise BadMessage(400, "the request target must be a path")
+    return request
+
+
+def parse_any_request(raw: bytes) -> RequestHead:
+    """The same with any form of target, for a proxy that checks that itself.
+
+    Raises:
+        BadMessage: Anything another parser might read in another way.
+    """
     head = _parse(raw)
     match = _REQUEST_LINE.fullmatch(head.start)
     if match is None:
         raise BadMessage(400, "malformed request line")
-    method, target, major, minor = match.groups()
+    method, _, major, minor = match.groups()
     if major != b"1":
         raise BadMessage(505, "only HTTP/1.1 is spoken here")
-    if method == b"CONNECT" or not (target.startswith(b"/") or target == b"*"):
-        raise BadMessage(400, "the request target must be a path")
     is_http10 = minor == b"0"
     hosts = head.values(b"host")
     if len(hosts) > 1 or (not hosts and not is_http10):

@@ -174,8 +174,8 @@ async def adopt_keeper(keeper_socket: Path) -> KeeperClient | None:
         return None
 
 
-async def dial_bridge(control_dir: Path, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """`KeeperClient.dial` by folder."""
+async def dial_bridge(control_dir: Path, port: int | str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """`KeeperClient.dial` by folder; with a word in place of the port, what else the bridge does on such a word."""
     try:
         descriptor = open_bridge(control_dir)
     except OSError as exc:

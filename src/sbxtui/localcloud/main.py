@@ -34,6 +34,9 @@ from sbxtui.identity import own_identity
 from sbxtui.localcloud import cgroups
 from sbxtui.localcloud.ca import server_context
 from sbxtui.localcloud.catalog import Catalog
+from sbxtui.localcloud.egress.policies import PolicyStore
+from sbxtui.localcloud.egress.routes import NetworkApi
+from sbxtui.localcloud.egress.service import Egress
 from sbxtui.localcloud.endpoints import EndpointFactory
 from sbxtui.localcloud.fleet import Fleet
 from sbxtui.localcloud.found import CloudFile, remember_port, remembered_port
@@ -234,12 +237,12 @@ async def _serve(options: Options) -> None:
     )
     lifetime = _Lifetime(options.exit_when_idle_s)
     listening = _listen(options)
-    async with Fleet(world, EndpointFactory(context, keys).open) as fleet:
+    egress = Egress(world, PolicyStore(options.local_dir / "network"))
+    async with Fleet(world, EndpointFactory(context, keys).open, egress) as fleet:
         _install_signals(lifetime, fleet)
         verifier = Verifier(keys.access_key_id, keys.secret_access_key, REGION)
-        app = App(Api(fleet, world.catalog, keys), verifier, ACCOUNT_ID, lifetime.touch)
-        server = _Server(_uvicorn_config(app))
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        app = App(Api(fleet, world.catalog, keys), NetworkApi(egress), verifier, ACCOUNT_ID, lifetime.touch)
+        serving = asyncio.create_task((server := _Server(_uvicorn_config(app))).serve(sockets=[listening]))
         told = _told(options, keys, listening.getsockname()[1], ca_file, choice)
         options.cloud_file.write(told)
         log.info("serving on port %d with runtime %s", listening.getsockname()[1], choice.runtime.id)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sbxtui.localcloud import faults, sts
+from sbxtui.localcloud.egress.routes import PREFIX, NetworkApi
 from sbxtui.localcloud.faults import Fault, FaultBody
 from sbxtui.localcloud.model import decode_input, find_operation, response_status
 from sbxtui.localcloud.routes import Api
@@ -41,8 +42,11 @@ class Answer:
 class App:
     """The application. `on_request` is told of every request, for the idle clock of the process."""
 
-    def __init__(self, api: Api, verifier: Verifier, account_id: str, on_request: Callable[[], None]) -> None:
+    def __init__(
+        self, api: Api, network_api: NetworkApi, verifier: Verifier, account_id: str, on_request: Callable[[], None]
+    ) -> None:
         self._api = api
+        self._network_api = network_api
         self._verifier = verifier
         self._account_id = account_id
         self._on_request = on_request
@@ -81,6 +85,8 @@ class App:
         self._verifier.check(request, "sts" if is_sts else "lambda", now=datetime.now(UTC))
         if is_sts:
             return Answer(200, sts.answer(request, self._account_id, self._verifier.access_key_id), "text/xml")
+        if request.raw_path.startswith(PREFIX):
+            return Answer(200, json.dumps(await self._network_api.answer(request)).encode())
         operation, labels = find_operation(request.method, request.raw_path)
         if not self._api.supports(operation):
             raise faults.unsupported(operation)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.localcloud.catalog import AGENT_PORT, HOOK_PORT, Catalog
+from sbxtui.localcloud.egress.variables import egress_env
 from sbxtui.localcloud.records import Record, RecordStore
+from sbxtui.localcloud.runtimes.choose import find_runtime
 from sbxtui.localcloud.spec import SandboxSpec
 
 
@@ -34,6 +36,10 @@ class World:
         """Where its keeper listens; short, because socket paths are."""
         return self.sockets_dir / f"{short_key(sandbox_id)}.k"
 
+    def control_dir(self, sandbox_id: str) -> Path:
+        """The folder of its bridge's socket."""
+        return self.sockets_dir / short_key(sandbox_id)
+
     def spec_of(self, record: Record) -> SandboxSpec:
         """The order to its keeper; the same record always gives the same one."""
         image = next(item for item in self.catalog.images() if item.name == record.image_name)
@@ -46,7 +52,7 @@ class World:
             pids_max=image.pids_max,
             tmpfs_mib=image.tmpfs_mib,
             sandbox_dir=self.sandbox_dir(record.id),
-            control_dir=self.sockets_dir / short_key(record.id),
+            control_dir=self.control_dir(record.id),
             keeper_socket=self.keeper_socket(record.id),
             runtime=record.runtime,
             env=self._env_of(record),
@@ -62,6 +68,7 @@ class World:
             "AWS_REGION": self.catalog.region,
             # Every image of the catalog has its hooks: the guest listens for them, and serves only after /run.
             "SBX_HOOKS": "1",
+            **(egress_env() if find_runtime(record.runtime).has_own_network else {}),
         }
 
 

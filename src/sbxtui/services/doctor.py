@@ -17,6 +17,7 @@ from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.core.text import harmless_line, short_size
 from sbxtui.home import private_dir
+from sbxtui.services.network import has_own_network
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.settings import Settings
 from sbxtui.store.registry import Registry
@@ -52,6 +53,7 @@ async def examine(patient: Patient) -> list[Check]:
         ("store", _store),
         ("context", _context),
         ("isolation", _isolation),
+        ("network", _network),
         ("disk", _disk),
     ]
     return [await _run(name, check, patient) for name, check in checks]
@@ -121,6 +123,15 @@ async def _isolation(patient: Patient) -> Check:
         why = harmless_line("; ".join(cloud.passed_over))
         return Check("isolation", "warn", f"{words}; stronger ones do not work: {why}", "`sbx local setup`")
     return Check("isolation", "ok", words)
+
+
+async def _network(patient: Patient) -> Check:
+    context = patient.context()
+    if context.kind is ContextKind.AWS:
+        return Check("network", "ok", "egress connectors decide, at launch; without one: the image's managed egress")
+    if not has_own_network(patient.settings.home, context):
+        return Check("network", "warn", "sandboxes share this machine's network, and nothing is enforced")
+    return Check("network", "ok", "sandboxes have none but what `--network` allows, through a proxy on this machine")
 
 
 async def _disk(patient: Patient) -> Check:

@@ -37,6 +37,7 @@ from sbxtui.identity import own_identity
 from sbxtui.services.defaults import LaunchDefaults
 from sbxtui.services.guests import V1, Guests
 from sbxtui.services.leftovers import RETRY_AT, is_one_shot, is_unfinished
+from sbxtui.services.network import apply_at_launch
 from sbxtui.services.plan import CreateOptions, LaunchPlan, plan_launch
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.settings import Settings
@@ -232,6 +233,7 @@ class Launcher:
             await plane.terminate(registration.id)
             await self._drop(registration, "its guest takes no environment")
             raise
+        await apply_at_launch(self._planes, registration)
         await guest.launch(env=given["env"], workdir=given["workdir"])
         return {"guest_version": hello.guest_version, "isolation": hello.isolation}
 

@@ -15,6 +15,7 @@ from sbxtui.core.model import Context, ContextKind, IdlePolicy, ImageVersion, La
 from sbxtui.core.sizing import check_cpus, check_memory_mib, check_network, check_role, sized_image_name
 from sbxtui.services.defaults import LaunchDefaults
 from sbxtui.services.images import active_version, image_arn
+from sbxtui.services.network import has_own_network
 from sbxtui.settings import Settings
 
 _AWS_IDLE = IdlePolicy(max_idle_s=900, suspended_s=28_800)
@@ -92,7 +93,12 @@ async def plan_launch(
         ImageNotFound: There is no such image, or none of its versions can be launched.
     """
     check_role(options.role, context.kind)
-    network = check_network(options.network, context.kind, options.egress_connectors)
+    network = check_network(
+        options.network,
+        context.kind,
+        options.egress_connectors,
+        has_own_network=has_own_network(settings.home, context),
+    )
     if options.memory_mib:
         check_memory_mib(options.memory_mib)
     env = {**settings.env, **options.env}

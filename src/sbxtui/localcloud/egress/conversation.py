@@ -1,0 +1,314 @@
+"""One connection out of a sandbox: one request, checked, then relayed or refused in words that a program can read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Protocol
+
+from sbxtui.core.egress import NetworkPolicy
+from sbxtui.core.hosts import THIS_MACHINE, as_address, authority, why_not_public
+from sbxtui.localcloud.egress.asking import Asked, answer_head, read_request
+from sbxtui.localcloud.egress.dialing import (
+    Connect,
+    Forbidden,
+    Resolve,
+    Streams,
+    Unreached,
+    checked_addresses,
+    first_connection,
+)
+from sbxtui.localcloud.egress.log import NetworkLog
+from sbxtui.localcloud.exchange import Exchange, Upstream, linger
+from sbxtui.localcloud.heads import BadMessage, Head
+from sbxtui.localcloud.relay import CHUNK_BYTES, WRITE_BUFFER_BYTES, Cut, Source
+
+log = logging.getLogger(__name__)
+
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds until this side gives up: on a request's head, a lookup, all dials of a request, silence while an answer
+    is due, and silence in a tunnel.
+    """
+
+    head_s: float = 30.0
+    lookup_s: float = 10.0
+    dial_s: float = 15.0
+    answer_s: float = 300.0
+    tunnel_s: float = 3_600.0
+
+
+class Rules(Protocol):
+    """What a conversation needs to know of its sandbox; asked anew at each request."""
+
+    @property
+    def policy(self) -> NetworkPolicy:
+        """What it may reach now."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """How people call it."""
+        ...
+
+    @property
+    def log(self) -> NetworkLog:
+        """Where to write down what it asks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How names are looked up and addresses dialled."""
+
+    resolve: Resolve
+    connect: Connect
+    patience: Patience = field(default_factory=Patience)
+
+
+class Refusal(Exception):
+    """An answer of the proxy itself. `action` is `refused` by the policy or for what it is, or `failed` on the way."""
+
+    def __init__(self, status: int, code: str, message: str, hint: str = "", action: str = "refused") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.action = action
+
+
+class Conversation:
+    """Serve one connection, once. `cut` ends it from outside, as when the policy changes."""
+
+    def __init__(self, rules: Rules, ways: Ways, streams: Streams) -> None:
+        reader, self._writer = streams
+        self._rules = rules
+        self._ways = ways
+        self._source = Source(reader)
+        self._upstream: asyncio.StreamWriter | None = None
+        self.asked: Asked | None = None
+        self._writer.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+
+    def cut(self) -> None:
+        """End both sides at once."""
+        self._writer.transport.abort()
+        if self._upstream is not None:
+            self._upstream.transport.abort()
+
+    async def serve(self) -> None:
+        """Answer the one request. Nothing that either side does is raised."""
+        try:
+            await self._serve()
+        except Refusal as refusal:
+            await self._refuse(refusal)
+        except (BadMessage, Cut, OSError) as exc:
+            log.debug("a connection out of %s broke: %s", self._rules.name, exc)
+            self._writer.transport.abort()
+        finally:
+            if self._upstream is not None:
+                self._upstream.close()
+            self._writer.close()
+
+    async def _serve(self) -> None:
+        asked = self.asked = await self._read()
+        if asked is None:
+            return
+        if not asked.host:
+            await self._introduce(asked)
+            return
+        literal = as_address(asked.host)
+        if literal is not None and why_not_public(literal):
+            # Before the policy, which no rule could open for it: nobody is told to ask for one.
+            raise _not_public(asked)
+        if not self._rules.policy.allows(asked.host, asked.port):
+            raise self._not_allowed(asked)
+        (reader, upstream), address = await self._dial(asked)
+        self._upstream = upstream
+        # It may have changed while the name was looked up.
+        if not self._rules.policy.allows(asked.host, asked.port):
+            raise self._not_allowed(asked)
+        self._note("allowed", asked, address=address)
+        upstream.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        if asked.is_tunnel:
+            await self._tunnel(asked, reader, upstream)
+        else:
+            await self._fetch(asked, reader, upstream)
+
+    async def _read(self) -> Asked | None:
+        try:
+            async with asyncio.timeout(self._ways.patience.head_s):
+                raw = await self._source.read_head()
+            return read_request(raw) if raw is not None else None
+        except TimeoutError:
+            raise Refusal(408, "bad_request", "the request did not arrive in time") from None
+        except BadMessage as exc:
+            raise Refusal(exc.status, "bad_request", exc.why) from exc
+
+    async def _dial(self, asked: Asked) -> tuple[Streams, str]:
+        patience = self._ways.patience
+        try:
+            async with asyncio.timeout(patience.lookup_s):
+                addresses = await checked_addresses(asked.host, self._ways.resolve)
+            async with asyncio.timeout(patience.dial_s):
+                streams, address = await first_connection(addresses, asked.port, self._ways.connect)
+            return streams, str(address)
+        except Forbidden as exc:
+            raise _not_public(asked) from exc
+        except Unreached as exc:
+            words = f"{_place(asked)} is not reached: {exc}"
+            raise Refusal(502, "unavailable", words, "check the name and the port", "failed") from exc
+        except TimeoutError:
+            words = f"{_place(asked)} does not answer in time"
+            raise Refusal(504, "timed_out", words, "try again later", "failed") from None
+
+    # Relaying
+
+    async def _tunnel(self, asked: Asked, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> None:
+        self._writer.write(_ESTABLISHED)
+        await self._writer.drain()
+        started = time.monotonic()
+        sent, received = _Meter(), _Meter()
+        try:
+            async with _silence(self._ways.patience.tunnel_s) as touch, asyncio.TaskGroup() as group:
+                group.create_task(_pump(self._source, upstream, sent, touch))
+                group.create_task(_pump(Source(reader), self._writer, received, touch))
+        except* (OSError, TimeoutError) as exc:
+            log.debug("a tunnel of %s broke: %s", self._rules.name, exc.exceptions[0])
+            self.cut()
+        finally:
+            facts = {"sent_bytes": sent.total, "received_bytes": received.total}
+            self._note("ended", asked, duration_s=round(time.monotonic() - started, 3), **facts)
+
+    async def _fetch(self, asked: Asked, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> None:
+        request = asked.to_upstream()
+        has_answered = False
+
+        def passed_on(head: Head) -> Head:
+            nonlocal has_answered
+            has_answered = True
+            return answer_head(head)
+
+        upstream.write(request.head.to_bytes())
+        try:
+            async with _silence(self._ways.patience.answer_s) as touch:
+                await Exchange(
+                    request,
+                    self._source,
+                    self._writer,
+                    Upstream(asked.port, 0, Source(reader), upstream, time.monotonic()),
+                    touch=touch,
+                    # Upgrades are not passed on, so no answer to one is.
+                    answered_upgrade=answer_head,
+                    passed_on=passed_on,
+                ).run()
+        except TimeoutError:
+            if has_answered:
+                raise Cut("the destination fell silent") from None
+            words = f"{_place(asked)} gave no answer in time"
+            raise Refusal(504, "timed_out", words, "try again later", "failed") from None
+        except BadMessage as exc:
+            if has_answered:
+                raise
+            words = f"{_place(asked)}: {exc.why.replace('the guest', 'it')}" if exc.status == 502 else exc.why
+            raise Refusal(exc.status, "bad_request", words, action="failed") from exc
+
+    # Answers of the proxy itself
+
+    async def _introduce(self, asked: Asked) -> None:
+        if asked.method not in ("GET", "HEAD") or asked.path != b"/":
+            raise Refusal(
+                400,
+                "bad_request",
+                "this is the sandbox's proxy, not a server",
+                "GET / tells what may be reached; anything else is asked for by its full http:// address",
+            )
+        policy = self._rules.policy
+        told = {"sandbox": self._rules.name, "network": policy.text, "how_to_ask": _how_to_ask(self._rules.name)}
+        await self._answer(200, "OK", told, is_head=asked.method == "HEAD")
+
+    def _not_allowed(self, asked: Asked) -> Refusal:
+        network = self._rules.policy.text
+        message = f"{_place(asked)} is not allowed in this sandbox, whose network is {network.partition('=')[0]}"
+        hint = f"the person who runs it can allow it: sbx network {self._rules.name} --allow {_place(asked)}"
+        return Refusal(403, "policy_denied", message, hint)
+
+    async def _refuse(self, refusal: Refusal) -> None:
+        asked = self.asked
+        details = {"host": asked.host, "port": asked.port} if asked and asked.host else {}
+        error = {
+            "code": refusal.code,
+            "message": refusal.message,
+            "hint": refusal.hint,
+            "retryable": refusal.action == "failed",
+            "details": {**details, "sandbox": self._rules.name, "how_to_ask": _how_to_ask(self._rules.name)},
+        }
+        self._note(refusal.action, asked, reason=refusal.message, status=refusal.status)
+        with contextlib.suppress(OSError):
+            is_head = asked is not None and asked.method == "HEAD"
+            # Many programs show nothing of a refused CONNECT but this phrase.
+            await self._answer(refusal.status, f"sbx: {refusal.message}", {"error": error}, is_head=is_head)
+
+    async def _answer(self, status: int, phrase: str, document: object, *, is_head: bool) -> None:
+        content = json.dumps(document).encode() + b"\n"
+        lines = [
+            f"HTTP/1.1 {status} {phrase or HTTPStatus(status).phrase}",
+            "Content-Type: application/json",
+            "Cache-Control: no-store",
+            f"Content-Length: {len(content)}",
+            "Connection: close",
+        ]
+        head = "\r\n".join([*lines, "", ""]).encode("ascii", "replace")
+        self._writer.write(head + (b"" if is_head else content))
+        await linger(self._source, self._writer)
+
+    def _note(self, action: str, asked: Asked | None, **facts: object) -> None:
+        place = {"host": asked.host, "port": asked.port, "method": asked.method, "job": asked.job} if asked else {}
+        self._rules.log.add(action, **{key: value for key, value in place.items() if value}, **facts)
+
+
+@dataclass(slots=True)
+class _Meter:
+    total: int = 0
+
+
+async def _pump(source: Source, sink: asyncio.StreamWriter, meter: _Meter, touch: Callable[[], None]) -> None:
+    """Pass bytes on until the source ends, then end the sink's half: the other direction may go on."""
+    while data := await source.read(CHUNK_BYTES):
+        touch()
+        meter.total += len(data)
+        sink.write(data)
+        await sink.drain()
+    if sink.can_write_eof():
+        sink.write_eof()
+
+
+@contextlib.asynccontextmanager
+async def _silence(limit_s: float) -> AsyncIterator[Callable[[], None]]:
+    """Raises TimeoutError when what is given was not called for so long."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(limit_s) as deadline:
+        yield lambda: deadline.reschedule(loop.time() + limit_s)
+
+
+def _not_public(asked: Asked) -> Refusal:
+    message = f"{_place(asked)} leads to an address that is not public"
+    hint = f"only the public internet can be reached; the person who runs it can allow a port of theirs: {THIS_MACHINE}"
+    return Refusal(403, "policy_denied", message, hint)
+
+
+def _place(asked: Asked) -> str:
+    return authority(asked.host, asked.port)
+
+
+def _how_to_ask(name: str) -> str:
+    return f"sbx network {name} --allow HOST:PORT"

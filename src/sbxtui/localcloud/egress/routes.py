@@ -1,0 +1,66 @@
+"""What the local cloud answers beside AWS's API, under `/sbx/v1/`: the network of a sandbox, and its log.
+
+GET  /sbx/v1/sandboxes/ID/network                       what it may reach
+PUT  /sbx/v1/sandboxes/ID/network   {"network": TEXT}   change that
+GET  /sbx/v1/sandboxes/ID/network/log?after=N&wait=S    what it asked for
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.parse import parse_qsl
+
+from sbxtui.localcloud import faults
+from sbxtui.localcloud.egress.service import Egress
+from sbxtui.localcloud.sigv4 import HttpRequest
+
+PREFIX = "/sbx/"
+MAX_WAIT_S = 20.0
+
+_PATH = re.compile(r"/sbx/v1/sandboxes/([A-Za-z0-9-]{1,80})/network(/log)?")
+
+
+class NetworkApi:
+    """Answers requests whose signature was checked."""
+
+    def __init__(self, egress: Egress) -> None:
+        self._egress = egress
+
+    async def answer(self, request: HttpRequest) -> dict[str, Any]:
+        """The answer's document.
+
+        Raises:
+            Fault: What goes wrong, in the service's own shape.
+        """
+        match = _PATH.fullmatch(request.raw_path)
+        if match is None:
+            raise faults.unknown_operation()
+        sandbox_id, is_log = match[1], match[2] is not None
+        if request.method == "GET" and is_log:
+            query = dict(parse_qsl(request.query))
+            after, wait_s = _number(query, "after"), min(_number(query, "wait"), MAX_WAIT_S)
+            return await self._egress.entries(sandbox_id, after=int(after), wait_s=wait_s)
+        if request.method == "GET":
+            return self._egress.describe(sandbox_id)
+        if request.method == "PUT" and not is_log:
+            return await self._egress.change(sandbox_id, _network_of(request.body))
+        raise faults.unknown_operation()
+
+
+def _network_of(body: bytes) -> str:
+    try:
+        network = json.loads(body)["network"]
+    except (ValueError, TypeError, KeyError) as exc:
+        raise faults.serialization("The body must be a JSON object with `network`") from exc
+    if not isinstance(network, str):
+        raise faults.serialization("`network` must be a string")
+    return network
+
+
+def _number(query: dict[str, str], name: str) -> float:
+    text = query.get(name, "0")
+    if not re.fullmatch(r"[0-9]{1,15}", text):
+        raise faults.validation(f"`{name}` must be a whole number")
+    return int(text)
