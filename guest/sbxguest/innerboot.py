@@ -67,6 +67,8 @@ def _make_group(pids: int) -> bool:
     """A group for everything but this process and the bridge, so that a full table never locks them out."""
     if not pids:
         return False
+    with contextlib.suppress(OSError):
+        os.chmod("/sys/fs/cgroup", 0o755)  # noqa: PTH101 - as above
     try:
         os.mkdir(_GROUP)  # noqa: PTH102 - as above
         _write(f"{_GROUP}/pids.max", str(pids + _PIDS_RESERVE))

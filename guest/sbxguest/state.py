@@ -92,6 +92,7 @@ class GuestState:
         self.workdir = settings.workdir
         self.launch_env: dict[str, str] = {}
         self.has_run = False
+        self._restore_mark = ""
         self._keep = keep
         if saved:
             self._load(json.loads(saved))
@@ -122,6 +123,13 @@ class GuestState:
         self.has_run = False
         self._save()
         return self.boot_id
+
+    def note_restore(self, mark: str) -> None:
+        """A new boot id for each new mark of a restore; identity and environment stay."""
+        if mark and mark != self._restore_mark:
+            self._restore_mark = mark
+            self.boot_id = new_boot_id()
+            self._save()
 
     def _save(self) -> None:
         self._keep(

@@ -130,7 +130,7 @@ def local_cloud(root: Path, *options: str, env: Mapping[str, str] | None = None)
     """A started local cloud; on leaving, its sandboxes and itself are ended and its sockets removed."""
     # Socket paths must be short, and as root a dropped uid must reach the trees: pytest's folders are neither.
     sockets = Path(tempfile.mkdtemp(prefix="sbxt-", dir="/tmp"))
-    cloud = LocalCloud(root, sockets, _shared_trees(), options, env or {})
+    cloud = LocalCloud(root, sockets, shared_trees(), options, env or {})
     try:
         cloud.start()
         yield cloud
@@ -142,7 +142,7 @@ def local_cloud(root: Path, *options: str, env: Mapping[str, str] | None = None)
 
 
 @cache
-def _shared_trees() -> Path:
+def shared_trees() -> Path:
     """One for all homes of a test run: sandboxes have folders of their own in it, and the image is copied only once."""
     trees = Path(tempfile.mkdtemp(prefix="sbxt-", dir="/var/tmp"))
     trees.chmod(0o711)

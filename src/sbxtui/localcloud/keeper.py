@@ -16,7 +16,7 @@ import selectors
 import signal
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -24,24 +24,27 @@ from typing import Any, Literal
 from sbxtui.core.errors import SbxError
 from sbxtui.core.text import iso
 from sbxtui.localcloud.cgroups import Cgroup, folder_of
-from sbxtui.localcloud.keeper_control import Client, Control
+from sbxtui.localcloud.keeper_control import Client, Control, watch_signals
 from sbxtui.localcloud.keeper_end import EndRecord, limit_of_end, say, write_kills
 from sbxtui.localcloud.keeper_freeze import Freezer, ask_to_end
 from sbxtui.localcloud.keeper_log import GuestLog
 from sbxtui.localcloud.keeper_place import (
     DroppedUid,
     hold_tree,
-    lock_keeper,
+    lock_patiently,
     make_folders,
     remove_remains,
+    remove_trees,
     take_uid,
 )
 from sbxtui.localcloud.keeper_processes import descendants, send_signal
+from sbxtui.localcloud.keeper_save import find_saved, open_up_again, save, wait_awake
 from sbxtui.localcloud.keeper_start import guest_answers, guest_env, limit_words, network_ports, watchdog_of
 from sbxtui.localcloud.limits import Limits
 from sbxtui.localcloud.runtimes.base import Started, StartRequest
 from sbxtui.localcloud.runtimes.choose import find_runtime
 from sbxtui.localcloud.runtimes.launch import become_subreaper
+from sbxtui.localcloud.runtimes.runsc import wait_for
 from sbxtui.localcloud.sentry_watch import SentryWatch
 from sbxtui.localcloud.spec import ExitInfo, KeeperState, KeeperStatus, SandboxSpec, write_private
 from sbxtui.localcloud.watchdog import TICK_S, Watchdog
@@ -50,7 +53,6 @@ _BRIDGE_TIMEOUT_S = 20.0
 _BRIDGE_POLL_S = 0.004
 _GONE_TIMEOUT_S = 10.0
 _TERMINATE_GRACE_S = 2.0
-_LOCK_TIMEOUT_S = 1.0
 
 Reason = Literal["", "terminated", "limit", "start-failed"]
 
@@ -82,7 +84,7 @@ class Keeper:
 
     def run(self) -> int:
         """Start the sandbox, stay until it ended, remove what it left. Returns the exit code of the keeper itself."""
-        self._watch_signals()
+        watch_signals(self._selector, lambda: self._terminate(_TERMINATE_GRACE_S))
         become_subreaper()
         self._spec.exit_file.unlink(missing_ok=True)
         if not self._spec.spec_file.exists():
@@ -106,8 +108,12 @@ class Keeper:
         return 0
 
     def _start(self) -> None:
+        """Start the sandbox, or let it go on from what was saved of it."""
+        saved = find_saved(self._spec.sandbox_dir)
+        if saved is not None:
+            self._spec = replace(self._spec, prepared=saved.prepared)
         spec = self._spec
-        if os.geteuid() == 0 and self._runtime.needs_dropped_uid:
+        if os.geteuid() == 0 and self._runtime.needs_dropped_uid and self._uid is None:
             self._uid = take_uid(spec.sandbox_id)
         uid = self._uid.uid if self._uid else None
         make_folders(spec, uid)
@@ -124,10 +130,13 @@ class Keeper:
             log_fd=self._log.write_fd,
             env=guest_env(spec, self._runtime, self._limits, ports),
             network_ports=ports,
+            saved_dir=saved.folder if saved else None,
         )
         self._started = self._runtime.start(request)
         self._freezer = Freezer(self._cgroup, self._started)
         self._watchdog = watchdog_of(self._started, request, kill_sandbox=self._kill_for_limit)
+        if saved is not None:
+            open_up_again(spec, self._started)
         self._bridge_deadline = time.monotonic() + _BRIDGE_TIMEOUT_S
 
     def _turn(self) -> None:
@@ -163,6 +172,8 @@ class Keeper:
     def _look_for_bridge(self) -> None:
         if guest_answers(self._spec.control_dir, self._spec.agent_port):
             self._state = KeeperState.RUNNING
+            # From here on it is another than the one that was saved.
+            remove_trees([self._spec.sandbox_dir / "saved"])
             self._tell_ready({"ready": True})
         elif time.monotonic() > self._bridge_deadline:
             self._reason, self._problem = "start-failed", f"the guest did not answer within {_BRIDGE_TIMEOUT_S:.0f} s"
@@ -214,8 +225,12 @@ class Keeper:
         self._log.close()
         if not self._cgroup.remove():
             say("a control group is still busy")
-        remove_remains(self._spec)
+        is_still_saved = self._reason == "start-failed" and find_saved(self._spec.sandbox_dir) is not None
+        remove_remains(self._spec, keeps_saved=is_still_saved)
         self._end_record.write_again()
+        if is_still_saved:
+            # It did not wake, and is not gone: another start may succeed.
+            self._spec.exit_file.unlink(missing_ok=True)
         self._control.close()
         self._spec.lock_file.unlink(missing_ok=True)
         # Last of all, and the connections end with the process: who reads to their end knows that it is gone.
@@ -281,14 +296,39 @@ class Keeper:
             return {}
         if self._state is not KeeperState.RUNNING or self._freezer is None:
             return {"error": f"the sandbox is {self._state}"}
-        if problem := self._freezer.freeze():
+        if self._started is not None and self._started.kernel is not None:
+            problem = save(self._spec, self._started)
+            self._started = self._started if problem else None
+            if problem:
+                # Then it is frozen in memory.
+                say(problem)
+        if self._started is not None and (problem := self._freezer.freeze()):
             return {"error": problem}
         self._state = KeeperState.FROZEN
         return {}
 
+    def _restore(self) -> dict[str, Any]:
+        problem = "its guest does not answer"
+        try:
+            self._start()
+            if wait_awake(self._spec):
+                self._state = KeeperState.RUNNING
+                remove_trees([self._spec.sandbox_dir / "saved"])
+                return {}
+        except (SbxError, OSError, KeyError) as exc:
+            problem = str(exc)
+        # What was saved is still there, and may be tried again.
+        self._kill_all()
+        if self._started is not None:
+            wait_for(self._started.root_pid, _GONE_TIMEOUT_S)
+            self._started = None
+        return {"error": f"restoring failed: {problem}"}
+
     def _thaw(self) -> dict[str, Any]:
         if self._state is KeeperState.RUNNING:
             return {}
+        if self._state is KeeperState.FROZEN and self._started is None:
+            return self._restore()
         if self._state is not KeeperState.FROZEN or self._freezer is None:
             return {"error": f"the sandbox is {self._state}"}
         if problem := self._freezer.thaw():
@@ -298,6 +338,9 @@ class Keeper:
 
     def _terminate(self, grace_s: float) -> None:
         self._reason = self._reason or "terminated"
+        if self._state is KeeperState.FROZEN and self._started is None:
+            self._end(0)
+            return
         self._thaw()
         if self._started is not None and grace_s > 0:
             ask_to_end(self._started)
@@ -313,30 +356,6 @@ class Keeper:
         if self._exit is None:
             os.close(self._ready_fd)
         self._ready_fd = -1
-
-    def _watch_signals(self) -> None:
-        wakeup_read, wakeup_write = os.pipe()
-        for descriptor in (wakeup_read, wakeup_write):
-            os.set_blocking(descriptor, False)
-        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self._terminate(_TERMINATE_GRACE_S))
-
-        def drain() -> None:
-            with contextlib.suppress(BlockingIOError):
-                os.read(wakeup_read, 4096)
-
-        self._selector.register(wakeup_read, selectors.EVENT_READ, drain)
-
-
-def _lock_patiently(spec: SandboxSpec) -> int | None:
-    """The keeper's lock; a sweep holds it for a moment, another keeper for good."""
-    deadline = time.monotonic() + _LOCK_TIMEOUT_S
-    while (lock := lock_keeper(spec.lock_file)) is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return lock
 
 
 def main(argv: list[str]) -> int:
@@ -365,7 +384,7 @@ def main(argv: list[str]) -> int:
 def _keep(spec: SandboxSpec, ready_fd: int) -> int:
     if ready_fd >= 0:
         os.set_inheritable(ready_fd, False)
-    if _lock_patiently(spec) is None:
+    if lock_patiently(spec) is None:
         if ready_fd >= 0:
             message = {"error": f"sandbox `{spec.sandbox_id}` has a keeper already"}
             os.write(ready_fd, json.dumps(message).encode() + b"\n")

@@ -25,6 +25,8 @@ from sbxtui.localcloud.spec import ExitInfo, KeeperStatus, SandboxSpec, read_exi
 START_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 10.0
+# Suspending to disk writes all of the memory.
+FREEZE_TIMEOUT_S = 150.0
 DIAL_TIMEOUT_S = 10.0
 _LOG_TAIL_BYTES = 4096
 _ENDING = ("wait", "terminate")
@@ -58,11 +60,11 @@ class KeeperClient:
         """Stop every process of the sandbox where it stands; it answers nothing until `thaw`. Frozen already:
         nothing happens.
         """
-        await self._call({"op": "freeze"})
+        await self._call({"op": "freeze"}, timeout_s=FREEZE_TIMEOUT_S)
 
     async def thaw(self) -> None:
         """Undo `freeze`."""
-        await self._call({"op": "thaw"})
+        await self._call({"op": "thaw"}, timeout_s=FREEZE_TIMEOUT_S)
 
     async def terminate(self, grace_s: float = 2.0) -> ExitInfo:
         """End the sandbox and remove all it had but `exit.json` and `keeper.log`; returns when that is done.

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -131,3 +132,21 @@ def listen_private(path: Path) -> socket.socket:
         os.umask(old_umask)
     listener.setblocking(False)
     return listener
+
+
+def watch_signals(selector: selectors.BaseSelector, on_terminate: Callable[[], None]) -> None:
+    """Let SIGTERM end the sandbox and the end of a child wake the selector; hang-ups and interrupts are not for us."""
+    wakeup_read, wakeup_write = os.pipe()
+    for descriptor in (wakeup_read, wakeup_write):
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: on_terminate())
+
+    def drain() -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(wakeup_read, 4096)
+
+    selector.register(wakeup_read, selectors.EVENT_READ, drain)

@@ -7,6 +7,7 @@ import fcntl
 import os
 import socket
 import stat
+import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +21,10 @@ from sbxtui.localcloud.treewalk import open_up
 FIRST_UID = 0x7000_0000
 _UID_COUNT = 0x0FF0_0000
 _UID_TRIES = 1000
+_LOCK_TIMEOUT_S = 1.0
 GUEST_FOLDERS = ("work", "home", "tmp")
 # What runsc starts a sandbox from, with the files that are written inside.
-RUNTIME_FOLDERS = ("gvisor",)
+RUNTIME_FOLDERS = ("gvisor", "saved")
 
 
 @dataclass(slots=True)
@@ -82,6 +84,14 @@ def lock_keeper(path: Path) -> int | None:
         os.close(descriptor)
 
 
+def lock_patiently(spec: SandboxSpec) -> int | None:
+    """The keeper's lock; a sweep holds it for a moment, another keeper for good."""
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    while (lock := lock_keeper(spec.lock_file)) is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return lock
+
+
 def make_folders(spec: SandboxSpec, uid: int | None) -> None:
     """Create what the runtime binds into the sandbox, owned by the uid it runs as.
 
@@ -135,10 +145,11 @@ def remove_trees(paths: Sequence[Path]) -> None:
         _run(["/bin/rm", "-rf", "--", *present])
 
 
-def remove_remains(spec: SandboxSpec) -> None:
-    """Everything of an ended sandbox but `exit.json`, `keeper.log` and its keeper's lock."""
+def remove_remains(spec: SandboxSpec, *, keeps_saved: bool = False) -> None:
+    """Everything of an ended sandbox but `exit.json`, `keeper.log`, the lock and, if told so, what is saved."""
     state_dir = spec.control_dir.with_name(spec.control_dir.name + ".r")
     folders = [spec.sandbox_dir / name for name in (*GUEST_FOLDERS, *RUNTIME_FOLDERS)]
+    folders = [folder for folder in folders if not keeps_saved or folder.name != "saved"]
     remove_trees([*folders, spec.control_dir, state_dir])
     spec.keeper_socket.unlink(missing_ok=True)
     spec.spec_file.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from sbxtui.core.text import iso
 from sbxtui.localcloud import cgroups
 from sbxtui.localcloud.imagetree import prune_image_trees
 from sbxtui.localcloud.keeper_place import lock_keeper, remove_remains
+from sbxtui.localcloud.keeper_save import find_saved
 from sbxtui.localcloud.spec import SandboxSpec, write_private
 
 _KILLED_CODE = 137
@@ -52,6 +53,12 @@ def sweep_one(spec: SandboxSpec) -> bool:
         return False
     try:
         _end_group(cgroups.folder_of(spec.keeper_socket.parent), spec.sandbox_id)
+        saved = find_saved(spec.sandbox_dir)
+        if saved is not None and not spec.exit_file.exists():
+            # It sleeps on disk and is nobody's loss; its copy of the guest must not be taken for one nobody needs.
+            with contextlib.suppress(OSError):
+                os.utime(saved.prepared["image_tree"])
+            return False
         if not spec.exit_file.exists():
             record = {"exit_code": _KILLED_CODE, "signal": 9, "reason": "keeper-died", "at": iso(datetime.now(UTC))}
             write_private(spec.exit_file, json.dumps(record))

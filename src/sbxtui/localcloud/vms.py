@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,10 +18,12 @@ from sbxtui.localcloud import catalog, faults
 from sbxtui.localcloud.endings import exit_reason, reason_without_keeper
 from sbxtui.localcloud.hooks import HookOutcome, call_hook, wait_healthy
 from sbxtui.localcloud.keeper_client import KeeperClient, adopt_keeper, start_keeper
-from sbxtui.localcloud.keeper_sweep import sweep_one
+from sbxtui.localcloud.keeper_place import remove_remains
+from sbxtui.localcloud.keeper_save import find_saved
 from sbxtui.localcloud.records import Record
 from sbxtui.localcloud.spec import ExitInfo, KeeperState, read_exit
 from sbxtui.localcloud.streams import Traffic
+from sbxtui.localcloud.waits import unless_set, wait_end
 from sbxtui.localcloud.world import World, has_living_keeper
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ ADOPT_TIMEOUT_S = 5.0
 # A call right after a restart waits this long for what the sandbox's keeper says.
 LOOK_UP_TIMEOUT_S = 15.0
 _ADOPT_RETRY_S = 0.1
+_ASLEEP = (SandboxState.SUSPENDED, SandboxState.SUSPENDING)
 
 
 class NotReachable(Exception):
@@ -208,10 +210,16 @@ class Vm:
         await self._adopt()
         if self._keeper is not None:
             self._keeper_settled.set()
+        if self._keeper is None and self._is_saved() and self.state in _ASLEEP:
+            # It sleeps on disk; whatever ended its keeper and its machine, it is resumed as ever.
+            at = self.record.suspended_at or _now()
+            await self._set(state=SandboxState.SUSPENDED, suspended_at=at, must=True)
+            return
         if self._keeper is None:
             if self.state is SandboxState.PENDING and read_exit(self._world.sandbox_dir(self.record.id)) is None:
                 await self.launch()
             else:
+                await self._end_keeper()
                 await self._finish(reason_without_keeper(self.state, self._world.sandbox_dir(self.record.id)))
             return
         match self.state:
@@ -254,26 +262,20 @@ class Vm:
 
     async def watch_exit(self) -> None:
         """Wait for the sandbox's own end; returns when it is TERMINATED, by whatever cause."""
-        await self._keeper_settled.wait()
-        if self._keeper is None:
-            return
-        self._exit = await self._wait_exit(self._keeper)
+        while self._exit is None:
+            await self._keeper_settled.wait()
+            if self._keeper is None:
+                return
+            self._exit = await wait_end(self._keeper, self._world.spec_of(self.record))
+            if self._exit is None:
+                # Its keeper was killed while it sleeps on disk: another will wake it.
+                self._keeper = None
+                self._keeper_settled.clear()
         self._ending.set()
         self.traffic.cut_all()
         async with self._lock:
             if not self.state.is_gone:
                 await self._finish(exit_reason(self._exit))
-
-    async def _wait_exit(self, keeper: KeeperClient) -> ExitInfo:
-        while True:
-            try:
-                return await keeper.wait_exit()
-            except GuestUnreachable:
-                await asyncio.sleep(_ADOPT_RETRY_S)
-                if not has_living_keeper(keeper.keeper_socket):
-                    # It took nothing away; the next start would, but nobody knows when that is.
-                    await asyncio.to_thread(sweep_one, self._world.spec_of(self.record))
-                    return read_exit(keeper.sandbox_dir) or ExitInfo(exit_code=137, signal=9, reason="keeper-died")
 
     # Inside a transition
 
@@ -283,7 +285,7 @@ class Vm:
             if self._keeper is None:
                 self._keeper = await start_keeper(self._world.spec_of(self.record))
                 self._keeper_settled.set()
-            outcome = await self._unless_ending(self._greet(self._keeper))
+            outcome = await unless_set(self._ending, self._greet(self._keeper))
         except SbxError as exc:
             return harmless_line(exc.message)
         except TimeoutError:
@@ -302,7 +304,7 @@ class Vm:
 
     async def _suspend(self, if_idle_s: float = 0.0) -> None:
         keeper = self._require_keeper()
-        outcome = await self._unless_ending(self._hook("suspend", catalog.SUSPEND_TIMEOUT_S))
+        outcome = await unless_set(self._ending, self._hook("suspend", catalog.SUSPEND_TIMEOUT_S))
         if outcome is None:
             return
         # No answer at all is not a failure of the hook: a guest too busy to answer keeps its work by being frozen.
@@ -322,11 +324,21 @@ class Vm:
             raise faults.internal(f"MicroVM {self.record.id} could not be suspended: {exc.message}") from exc
         await self._set(state=SandboxState.SUSPENDED, suspended_at=_now(), state_reason="", must=True)
 
+    def _is_saved(self) -> bool:
+        return find_saved(self._world.sandbox_dir(self.record.id)) is not None
+
+    async def _keeper_to_resume(self) -> KeeperClient:
+        """The keeper that froze it, or a new one where that ended with the machine."""
+        if self._keeper is None and self._is_saved():
+            self._keeper = await start_keeper(self._world.spec_of(self.record))
+            self._keeper_settled.set()
+        return self._require_keeper()
+
     async def _resume(self) -> None:
-        keeper = self._require_keeper()
         try:
+            keeper = await self._keeper_to_resume()
             await keeper.thaw()
-            outcome = await self._unless_ending(self._hook("resume", catalog.RESUME_TIMEOUT_S))
+            outcome = await unless_set(self._ending, self._hook("resume", catalog.RESUME_TIMEOUT_S))
             if outcome is not None and not outcome.is_ok:
                 await keeper.freeze()
         except SbxError as exc:
@@ -342,18 +354,6 @@ class Vm:
     async def _hook(self, name: str, timeout_s: float) -> HookOutcome:
         return await call_hook(self._require_keeper().dial, catalog.HOOK_PORT, name, timeout_s=timeout_s)
 
-    async def _unless_ending(self, work: Coroutine[Any, Any, HookOutcome]) -> HookOutcome | None:
-        """The work's result, or None as soon as the sandbox ends or is asked to."""
-        task = asyncio.ensure_future(work)
-        ending = asyncio.ensure_future(self._ending.wait())
-        try:
-            await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
-            return None if self._ending.is_set() else task.result()
-        finally:
-            task.cancel()
-            ending.cancel()
-            await asyncio.gather(task, ending, return_exceptions=True)
-
     def _require_keeper(self) -> KeeperClient:
         if self._keeper is None:
             raise faults.internal(f"MicroVM {self.record.id} has no keeper")
@@ -362,6 +362,8 @@ class Vm:
     async def _end_keeper(self) -> None:
         self.traffic.cut_all()
         if self._keeper is None:
+            if self._is_saved():
+                await asyncio.to_thread(remove_remains, self._world.spec_of(self.record))
             return
         try:
             await self._keeper.terminate(TERMINATE_GRACE_S)

@@ -53,7 +53,8 @@ class Interpreter:
 class StartRequest:
     """One sandbox to start. `uid`/`gid` are whom it runs as; None leaves the keeper's own.
 
-    `log_fd` takes stdout and stderr. `network_ports` maps the ports the guest's contract names to those really used.
+    With a `saved_dir` the sandbox goes on from there. `log_fd` takes stdout and stderr.
+    `network_ports` maps the ports the guest's contract names to those really used.
     """
 
     spec: SandboxSpec
@@ -64,6 +65,7 @@ class StartRequest:
     log_fd: int
     env: Mapping[str, str]
     network_ports: Mapping[int, int] = field(default_factory=dict)
+    saved_dir: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

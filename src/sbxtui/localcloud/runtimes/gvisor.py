@@ -50,10 +50,16 @@ class GVisor:
 
     def start(self, request: StartRequest) -> Started:
         """See `Runtime.start`. A guard stands between: runsc's processes do not end with their parent by themselves."""
-        bundle, runsc = bundle_of(request), runsc_of(request)
+        bundle = bundle_of(request)
+        runsc = runsc_of(request, bundle)
+        # The files of its disk are in what was saved; runsc makes the one they lie in anew.
+        shutil.rmtree(bundle.folder, ignore_errors=True)
         bundle.write(owner=request.uid)
         make_state_dir(runsc)
-        words = ("run", f"--bundle={bundle.folder}", f"--pid-file={runsc.pid_file}", "-detach", CONTAINER)
+        options = (f"--bundle={bundle.folder}", f"--pid-file={runsc.pid_file}", "-detach", CONTAINER)
+        words: tuple[str, ...] = ("run", *options)
+        if request.saved_dir is not None:
+            words = ("restore", f"--image-path={request.saved_dir}", *options)
         guard = start_guard(lambda: _begin(runsc, request, words), keep_fds=(request.log_fd,))
         sentry = _wait_for_sentry(guard, runsc)
         return Started(
@@ -73,6 +79,8 @@ def bundle_of(request: StartRequest) -> Bundle:
         folder=spec.sandbox_dir / "gvisor",
         command=guest_command(python, TREE, bridge_socket=f"{CONTROL}/in.sock", nproc=0),
         env=request.env,
+        uid=os.geteuid() if request.uid is None else request.uid,
+        gid=os.getegid() if request.gid is None else request.gid,
         tmp_bytes=limits.tmp_bytes,
         shm_bytes=limits.shm_bytes,
         address_bytes=2 * limits.memory_bytes,
@@ -84,12 +92,12 @@ def bundle_of(request: StartRequest) -> Bundle:
     )
 
 
-def runsc_of(request: StartRequest) -> Runsc:
+def runsc_of(request: StartRequest, bundle: Bundle) -> Runsc:
     """The runsc of this sandbox. Its state lies by the control socket: the path of its own socket must be short."""
     spec = request.spec
     state_dir = spec.control_dir.with_name(spec.control_dir.name + ".r")
     program, platform = spec.prepared["program"], spec.prepared["platform"]
-    return Runsc(program, platform, state_dir, request.log_fd, request.uid, request.gid)
+    return Runsc(program, platform, state_dir, request.log_fd, request.uid, request.gid, bundle.tools_dir)
 
 
 def make_state_dir(runsc: Runsc) -> None:

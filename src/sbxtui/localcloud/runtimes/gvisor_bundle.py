@@ -16,20 +16,27 @@ from sbxtui.localcloud.runtimes.system_view import CONTROL, ETC_OF_OURS, HOME, T
 
 # What the guest's own programs need to start jobs as another user; jobs themselves keep none.
 _CAPABILITIES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
-_NAMESPACES = ("pid", "mount", "uts", "ipc", "network")
+_NAMESPACES = ("pid", "mount", "uts", "ipc", "network", "user")
+# The distribution's, which are often missing, are setuid programs for ranges of users; one's own needs no privilege.
+_TOOLS = {
+    "newuidmap": '#!/bin/sh\necho "$2 $3 $4" > "/proc/$1/uid_map"\n',
+    "newgidmap": '#!/bin/sh\necho deny > "/proc/$1/setgroups"\necho "$2 $3 $4" > "/proc/$1/gid_map"\n',
+}
 _OPEN_FILES = 65_536
 _READ_ONLY = ("bind", "ro", "nosuid", "nodev")
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """One sandbox for runsc. Its root is whoever runs runsc. Sizes are bytes; `binds` maps paths inside to
-    what the host puts there, read-only. `address_bytes` bounds what one process may map, `file_bytes` one file.
+    """One sandbox for runsc. Its root is `uid` of the host, who runs runsc. Sizes are bytes; `binds` maps paths inside
+    to what the host puts there, read-only. `address_bytes` bounds what one process may map, `file_bytes` one file.
     """
 
     folder: Path
     command: Sequence[str]
     env: Mapping[str, str]
+    uid: int
+    gid: int
     tmp_bytes: int
     shm_bytes: int
     address_bytes: int
@@ -44,6 +51,11 @@ class Bundle:
         """The skeleton; runsc keeps everything that is written inside in one file in it."""
         return self.folder / "root"
 
+    @property
+    def tools_dir(self) -> Path:
+        """The only programs runsc finds by name: what gives a user namespace the one user there is to give."""
+        return self.folder / "bin"
+
     def write(self, *, owner: int | None = None) -> None:
         """Make folder, skeleton and `config.json`; what is there already stays.
 
@@ -52,6 +64,10 @@ class Bundle:
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._write_skeleton()
+        self.tools_dir.mkdir(exist_ok=True)
+        for name, script in _TOOLS.items():
+            (self.tools_dir / name).write_text(script)
+            (self.tools_dir / name).chmod(0o755)
         (self.folder / "config.json").write_text(json.dumps(self.config()))
         for folder, _, names in os.walk(self.folder):
             # Whatever the umask: inside, everybody may look.
@@ -108,6 +124,8 @@ class Bundle:
             "mounts": self._mounts(),
             "linux": {
                 "namespaces": [{"type": kind} for kind in _NAMESPACES],
+                "uidMappings": [{"containerID": 0, "hostID": self.uid, "size": 1}],
+                "gidMappings": [{"containerID": 0, "hostID": self.gid, "size": 1}],
             },
         }
 

@@ -166,6 +166,8 @@ def _bundle(folder: Path, copies_dir: Path) -> Bundle:
         folder=folder,
         command=[interpreter.executable, "-I", "-S", "-c", _TRIAL],
         env={},
+        uid=PROBE_UID if os.geteuid() == 0 else os.geteuid(),
+        gid=PROBE_UID if os.geteuid() == 0 else os.getegid(),
         tmp_bytes=MIB,
         shm_bytes=MIB,
         address_bytes=4096 * MIB,
@@ -190,7 +192,7 @@ def _start(binary: Path, platform: str, bundle: Bundle, state_dir: Path) -> str:
             # Never a pipe: what it leaves behind would hold it open.
             done = subprocess.run(
                 command,
-                env={},
+                env={"PATH": str(bundle.tools_dir)},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=said,

@@ -20,7 +20,7 @@ _CALL_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Runsc:
-    """One sandbox's runsc. `state_dir` is private to it; `uid`/`gid` as in `StartRequest`."""
+    """One sandbox's runsc. `state_dir` is private to it; `uid`, `gid` as in `StartRequest`, `tools_dir` in `Bundle`."""
 
     program: str
     platform: str
@@ -28,6 +28,7 @@ class Runsc:
     log_fd: int
     uid: int | None
     gid: int | None
+    tools_dir: Path
 
     @property
     def pid_file(self) -> Path:
@@ -40,8 +41,7 @@ class Runsc:
 
     def spawn(self, *words: str, prepare: Callable[[], None] = lambda: None) -> int:
         """Start a call and return its pid; the caller reaps it."""
-        # It finds no program by PATH, and its environment is nobody's business.
-        env: Mapping[str, str] = {}
+        env: Mapping[str, str] = {"PATH": str(self.tools_dir)}
         return launch(Launch(self.program, self.argv(*words), env, self.log_fd, self.uid, self.gid, prepare))
 
     def signal(self, number: signal.Signals) -> None:
@@ -64,7 +64,6 @@ def common_flags(state_dir: Path, platform: str) -> Sequence[str]:
     return (
         f"--root={state_dir}",
         f"--platform={platform}",
-        "--rootless",
         "--network=none",
         # The bridge's socket is made inside and dialled from outside, never the other way round.
         "--host-uds=create",
