@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from pathlib import Path
+from typing import Protocol
 
 from sbxtui.core.egress import NetworkPolicy
 from sbxtui.core.errors import GuestUnreachable, UsageError
@@ -21,7 +22,6 @@ from sbxtui.localcloud.egress.dialing import Streams
 from sbxtui.localcloud.egress.log import NetworkLog
 from sbxtui.localcloud.keeper_client import dial_bridge
 from sbxtui.localcloud.records import Record
-from sbxtui.localcloud.vms import Vm
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +34,25 @@ _PAUSE_S = 1.0
 _LONG_PAUSE_S = 5.0
 
 
+class Life(Protocol):
+    """What a gateway follows of its sandbox."""
+
+    @property
+    def state(self) -> SandboxState:
+        """Now; connections are parked while it is RUNNING."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended for good."""
+        ...
+
+
 class Gateway:
     """The way out of one sandbox. `has_bridge` is None until its bridge was asked whether it has a way out at all."""
 
-    def __init__(self, record: Record, control_dir: Path, policy: NetworkPolicy, network_log: NetworkLog) -> None:
-        self.name = _name_of(record)
+    def __init__(self, name: str, control_dir: Path, policy: NetworkPolicy, network_log: NetworkLog) -> None:
+        self.name = name
         self.policy = policy
         self.log = network_log
         self.has_bridge: bool | None = None
@@ -60,13 +74,13 @@ class Gateway:
             one.cut()
         return len(gone)
 
-    async def serve(self, vm: Vm, ways: Ways) -> None:
+    async def serve(self, life: Life, ways: Ways) -> None:
         """Keep connections parked and serve what is taken, until the sandbox has ended; then nothing is left open."""
         async with asyncio.TaskGroup() as group:
             tasks: set[asyncio.Task[None]] = set()
-            while not vm.is_over:
+            while not life.is_over:
                 self._changed.clear()
-                pause_s = self._pause_s(vm)
+                pause_s = self._pause_s(life)
                 if not pause_s:
                     streams = await self._park()
                     if streams is not None:
@@ -83,11 +97,11 @@ class Gateway:
             for task in tasks:
                 task.cancel()
 
-    def _pause_s(self, vm: Vm) -> float:
+    def _pause_s(self, life: Life) -> float:
         """How long there is nothing to do; 0: another connection is to be parked."""
-        if vm.state is SandboxState.PENDING:
+        if life.state is SandboxState.PENDING:
             return _STARTING_PAUSE_S
-        if vm.state is not SandboxState.RUNNING or self._parked >= _PARKED:
+        if life.state is not SandboxState.RUNNING or self._parked >= _PARKED:
             return _PAUSE_S
         return _PAUSE_S if len(self._open) + self._parked >= MAX_CONNECTIONS else 0.0
 
@@ -143,7 +157,7 @@ def _is_allowed(asked: Asked | None, policy: NetworkPolicy) -> bool:
     return asked is None or not asked.host or policy.allows(asked.host, asked.port)
 
 
-def _name_of(record: Record) -> str:
+def name_of(record: Record) -> str:
     """The name it was launched with, for commands that people are told; its id where nobody told one."""
     try:
         return check_name(str(json.loads(record.payload)["name"]))
