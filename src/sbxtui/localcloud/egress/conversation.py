@@ -237,8 +237,11 @@ class Conversation:
         await self._answer(200, "OK", told, is_head=asked.method == "HEAD")
 
     def _not_allowed(self, asked: Asked) -> Refusal:
-        network = self._rules.policy.text
-        message = f"{_place(asked)} is not allowed in this sandbox, whose network is {network.partition('=')[0]}"
+        policy = self._rules.policy
+        why = (
+            "it is not on this sandbox's list" if policy.words or policy.is_internet else "this sandbox has no network"
+        )
+        message = f"{_place(asked)} is not allowed: {why}"
         hint = f"the person who runs it can allow it: sbx network {self._rules.name} --allow {_place(asked)}"
         return Refusal(403, "policy_denied", message, hint)
 
