@@ -96,11 +96,15 @@ sbx --json create more -m 512; echo "create $?"
 sbx rm heavy --yes; echo "rm $?"
 sbx create more -m 512; echo "create $?"
 sbx ls -q --sort name; echo "ls $?"
+dd if=/dev/zero of="$SBX_HOME/filler3" bs=1k 2>/dev/null
+sbx local reset --yes | wc -l; echo "reset $?"
+sbx ls -q --all; echo "ls $?"
 """
 
 
 @pytest.mark.root
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("before", [":", "sbx local stop"], ids=["the cloud serves", "the cloud has to start"])
 def test_on_a_full_disk_removing_a_sandbox_makes_room_for_another(tmp_path: Path, before: str) -> None:
     home = tmp_path / "small"
@@ -109,7 +113,7 @@ def test_on_a_full_disk_removing_a_sandbox_makes_room_for_another(tmp_path: Path
     env = {**Sbx(home).environment(), "PATH": f"{python}:{os.environ['PATH']}"}
     script = _SMALL_DISK.replace("$BEFORE", before)
     done = subprocess.run(
-        ["unshare", "--mount", "bash", "-c", script], env=env, capture_output=True, text=True, timeout=110, check=False
+        ["unshare", "--mount", "bash", "-c", script], env=env, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.stdout.split("\n")[:-1] == [
         *("heavy", "light", "ls 0"),
@@ -118,6 +122,8 @@ def test_on_a_full_disk_removing_a_sandbox_makes_room_for_another(tmp_path: Path
         *("heavy", "rm 0"),
         *("more", "create 0"),
         *("light", "more", "ls 0"),
+        *("2", "reset 0"),
+        "ls 0",
     ], done.stderr
     assert '"store_unwritable"' in done.stderr
     assert "Traceback" not in done.stderr

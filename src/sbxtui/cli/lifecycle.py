@@ -10,7 +10,7 @@ from functools import partial
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.recovery import recover
-from sbxtui.core.errors import SandboxNotFound, UsageError
+from sbxtui.core.errors import SandboxNotFound, StoreUnwritable, UsageError
 from sbxtui.core.model import ContextKind, Registration, SandboxId
 from sbxtui.services import localcloud
 from sbxtui.services.defaults import unused_aws_settings
@@ -137,7 +137,7 @@ async def prune(call: Call) -> int:
     if not call.args.dry_run:
         if gone:
             call.confirm(f"forget {len(gone)} names", consequences=gone)
-            gone = await call.services.sandboxes.prune(is_dry_run=False)
+            gone = await _forget_names(call)
         count = await _forget_ended(call)
     if call.out.is_json:
         call.out.json(gone)
@@ -148,6 +148,15 @@ async def prune(call: Call) -> int:
     elif not gone:
         call.out.note("nothing to prune")
     return 0
+
+
+async def _forget_names(call: Call) -> list[str]:
+    try:
+        return await call.services.sandboxes.prune(is_dry_run=False)
+    except StoreUnwritable:
+        # On a full disk, what the local cloud lets go of may make the room this needs.
+        await _forget_ended(call)
+        return await call.services.sandboxes.prune(is_dry_run=False)
 
 
 async def _forget_ended(call: Call) -> int:

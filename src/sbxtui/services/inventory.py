@@ -14,6 +14,7 @@ from typing import Any
 
 from sbxtui.control.api import ControlApi
 from sbxtui.core.errors import SbxError
+from sbxtui.core.kills import Kills
 from sbxtui.core.model import (
     Context,
     ContextKind,
@@ -85,21 +86,23 @@ class Inventories:
     ) -> list[Sandbox]:
         """The same sandboxes with why they ended, or what was killed in them while they live."""
         gone = {one.id for one in sandboxes if one.state is SandboxState.TERMINATED and one.is_tracked}
-        noted = {row.name: row for row in await self._reasons.note_kills(context, rows)}
-        noted |= await self._reasons.note_ends(plane, [row for row in noted.values() if row.id in gone])
-        return [self._with_reason(context, one, noted.get(one.name)) for one in sandboxes]
-
-    def _with_reason(self, context: Context, sandbox: Sandbox, row: Registration | None) -> Sandbox:
-        if row is None:
-            return sandbox
-        if sandbox.state.is_gone:
-            reason = str(row.facts.get(ENDED) or sandbox.state_reason)
-        else:
-            reason = sandbox.state_reason or self._reasons.kills(context, sandbox.id).words
-        return replace(sandbox, state_reason=reason, facts=row.facts)
+        noted = {row.name: (row, kills) for row, kills in await self._reasons.note_kills(context, rows)}
+        ended = await self._reasons.note_ends(plane, [row for row, _ in noted.values() if row.id in gone])
+        return [
+            _with_reason(one, ended.get(one.name, noted[one.name][0]), noted[one.name][1]) if one.is_tracked else one
+            for one in sandboxes
+        ]
 
     def _cache_file(self, context: Context) -> Path:
         return self._home.cache_dir / "states" / f"{context.name}.json"
+
+
+def _with_reason(sandbox: Sandbox, row: Registration, kills: Kills) -> Sandbox:
+    if sandbox.state.is_gone:
+        reason = str(row.facts.get(ENDED) or sandbox.state_reason)
+    else:
+        reason = sandbox.state_reason or kills.words
+    return replace(sandbox, state_reason=reason, facts=row.facts)
 
 
 def _misses_some(rows: Sequence[Registration], listings: Sequence[SandboxListing]) -> bool:

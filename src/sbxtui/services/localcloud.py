@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sbxtui.control.api import ControlApi
 from sbxtui.control.local import LocalCloud, find_local_cloud, without_aws
-from sbxtui.core.errors import RuntimeUnavailable, SbxError, TimedOut
+from sbxtui.core.errors import RuntimeUnavailable, SbxError, StoreUnwritable, TimedOut
 from sbxtui.core.model import Context, SandboxState
 from sbxtui.core.text import harmless_line
 from sbxtui.home import Home
@@ -164,12 +164,19 @@ async def reset(home: Home, context: Context, plane: ControlApi, registry: Regis
     for sandbox_id in ended:
         await plane.terminate(sandbox_id)
     await _wait_until_gone(plane)
-    for row in await asyncio.to_thread(registry.list, context.name):
-        await asyncio.to_thread(registry.remove, row.context, row.name, actor=actor, reason="local reset")
+    # On a full disk the names can go only once what is deleted made room.
+    with contextlib.suppress(StoreUnwritable):
+        await asyncio.to_thread(_forget_names, registry, context, actor)
     await stop(home)
     await asyncio.to_thread(_delete_keeping_set_up, home)
     await asyncio.to_thread(_delete_sockets, home)
+    await asyncio.to_thread(_forget_names, registry, context, actor)
     return list(ended)
+
+
+def _forget_names(registry: Registry, context: Context, actor: str) -> None:
+    for row in registry.list(context.name):
+        registry.remove(row.context, row.name, actor=actor, reason="local reset")
 
 
 async def _wait_until_gone(plane: ControlApi) -> None:

@@ -45,10 +45,10 @@ class Reasons:
             return Kills()
         return _read(self._home.trees_dir / sandbox_id / FILE_NAME)
 
-    async def note_kills(self, context: Context, rows: Sequence[Registration]) -> list[Registration]:
-        """The rows, after each kill that is new since the last look became an event."""
+    async def note_kills(self, context: Context, rows: Sequence[Registration]) -> list[tuple[Registration, Kills]]:
+        """Each row with what was killed in its sandbox, after what is new since the last look became events."""
         if context.kind is not ContextKind.LOCAL:
-            return list(rows)
+            return [(row, Kills()) for row in rows]
         return await asyncio.to_thread(lambda: [self._note_kills(context, row) for row in rows])
 
     async def note_ends(self, plane: ControlApi, ended: Sequence[Registration]) -> dict[str, Registration]:
@@ -85,15 +85,15 @@ class Reasons:
             actor=_PLATFORM,
         )
 
-    def _note_kills(self, context: Context, row: Registration) -> Registration:
+    def _note_kills(self, context: Context, row: Registration) -> tuple[Registration, Kills]:
         noted = row.facts.get(KILLS_NOTED)
         kills = self.kills(context, row.id)
         new = kills.after(noted if isinstance(noted, int) else 0)
         if not new:
-            return row
+            return row, kills
         notes = [dataclasses.asdict(kill) for kill in new]
         facts = {KILLS_NOTED: kills.count}
-        return self._registry.note(row, facts, kind="sandbox.killed", notes=notes, actor=_WATCHDOG)
+        return self._registry.note(row, facts, kind="sandbox.killed", notes=notes, actor=_WATCHDOG), kills
 
 
 def _read(file: Path) -> Kills:
