@@ -23,6 +23,9 @@ def _free_port() -> int:
 async def outlet(folder: Path) -> AsyncIterator[tuple[Path, int]]:
     port = _free_port()
     async with running_bridge(folder, {"SBX_EGRESS_PORT": str(port)}) as path:
+        # Its socket is there a moment before it serves; once it answers, both do.
+        _, _, writer = await dial(path, b"1\n")
+        writer.close()
         yield path, port
 
 

@@ -60,6 +60,9 @@ async def scene(folder: Path, allowed_port: int = 0) -> AsyncIterator[Scene]:
     async with running_bridge(folder, {"SBX_EGRESS_PORT": str(port)}):
         task = asyncio.create_task(gateway.serve(life, usual_ways()))
         try:
+            async with asyncio.timeout(WAIT_S):
+                while gateway.has_bridge is None:
+                    await asyncio.sleep(0.01)
             yield Scene(gateway, life, task, port)
         finally:
             task.cancel()
