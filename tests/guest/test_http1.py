@@ -15,6 +15,7 @@ from sbxtui.guest.pool import Pool, address_of
 LIMIT_S = 30
 MIB = 1024 * 1024
 PATIENCE = Patience(answer_s=LIMIT_S, send_s=LIMIT_S)
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -103,6 +104,9 @@ async def test_every_framing_of_a_body_is_read_to_its_end(answer: bytes, then_cl
         pytest.param(b"HTTP/1.1 200 OK\r\n" + b"a: bcdefgh\r\n" * 20_000 + b"\r\n", id="many-headers"),
         pytest.param(b"HTTP/1.1 200 OK\r\na: " + b"b" * 100_000, id="long-header"),
         pytest.param(b"HTTP/1.1 200 O", id="half-a-line"),
+        pytest.param(CHUNKED + b"2\r\nok\r\n0\r\na: " + b"b" * 300_000, id="long-trailer"),
+        pytest.param(CHUNKED + b"2\r\nok\r\n0\r\n" + b"a: b\r\n" * 40_000 + b"\r\n", id="many-trailers"),
+        pytest.param(CHUNKED + b"1;" + b"x" * 600_000, id="long-chunk-extension"),
     ],
 )
 async def test_what_is_cut_off_or_no_http_is_an_error_and_never_a_result(answer: bytes) -> None:
@@ -298,7 +302,9 @@ async def test_a_request_cannot_be_made_to_carry_another_line(target: str, heade
                 pass
 
 
-@pytest.mark.parametrize("endpoint", ["", "http://", "host:port", "http://[::1", "https:///x", "unix:/nowhere/at/all"])
+@pytest.mark.parametrize(
+    "endpoint", ["", "http://", "host:port", "http://[::1", "https:///x", "unix:/nowhere/at/all", "a" * 300 + ".b:1"]
+)
 async def test_an_address_where_nothing_can_be_is_an_error(endpoint: str) -> None:
     with pytest.raises(HttpError):
         await get(Pool(address_of(endpoint, verify=True)))

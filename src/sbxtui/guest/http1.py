@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection: a request out, its answer in, with back-pressure both ways. httptools does the parsing.
 
-httpx would do the same for ten times the import and, through TLS, half the throughput: every command of the command
-line pays for both.
+httpx does the same for ten times the import and, through TLS, half the throughput, and every command of the command
+line would pay for both.
 """
 
 from __future__ import annotations
@@ -81,22 +81,21 @@ class _Incoming:
         self.keeps_alive = False
         self.held_bytes = 0
         self._is_head_only = is_head_only
-        self._head_bytes = 0
+        self._header_bytes = 0
+        self._bytes_without_body = 0
         self._is_interim = False
         self._pieces: deque[bytes] = deque()
 
     def feed(self, data: bytes) -> None:
         """Take more bytes of the answer; raises HttpError."""
+        held_bytes = self.held_bytes
         try:
             self.parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
             raise HttpError("what came is no HTTP answer") from exc
-        # The parser keeps a header until it is whole, however long that is.
-        self._count_head(0 if self.has_head else len(data))
-
-    def _count_head(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > _MAX_HEAD_BYTES:
+        # The parser keeps a header or trailer until it is whole, however long that is.
+        self._bytes_without_body = 0 if self.held_bytes > held_bytes else self._bytes_without_body + len(data)
+        if max(self._bytes_without_body, self._header_bytes) > _MAX_HEAD_BYTES and not self.is_whole:
             raise HttpError(f"the answer has more than {_MAX_HEAD_BYTES} bytes of headers")
 
     def take(self) -> bytes:
@@ -120,7 +119,7 @@ class _Incoming:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Of httptools."""
-        self._count_head(len(name) + len(value))
+        self._header_bytes += len(name) + len(value)
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
@@ -216,18 +215,25 @@ class Connection(asyncio.Protocol):
         return incoming.has_head and incoming.status >= 400
 
     async def _send(self, body: AsyncIterable[bytes], is_chunked: bool, patience: Patience) -> None:
-        async for piece in body:
-            if not piece:
-                continue
-            self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
-            try:
-                async with asyncio.timeout(patience.send_s):
-                    await self._may_write.wait()
-            except TimeoutError:
-                raise HttpTimeout("the body of the request is not taken") from None
+        try:
+            async for piece in body:
+                if piece:
+                    self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+                    await self._until_taken(patience)
+        finally:
+            # What is sent no further shall let go of its file now, not when somebody collects it.
+            if isinstance(body, AsyncGenerator):
+                await body.aclose()
         if is_chunked:
             self._write(b"0\r\n\r\n")
         self._is_sent = True
+
+    async def _until_taken(self, patience: Patience) -> None:
+        try:
+            async with asyncio.timeout(patience.send_s):
+                await self._may_write.wait()
+        except TimeoutError:
+            raise HttpTimeout("the body of the request is not taken") from None
 
     async def _head(self, incoming: _Incoming, patience: Patience) -> None:
         await self._within(patience, lambda: incoming.has_head)

@@ -71,9 +71,11 @@ class Pool:
         self._address = address
         self._free = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._idle: list[tuple[Connection, float]] = []
+        self._is_closed = False
 
     async def close(self) -> None:
-        """End every connection that is not in use."""
+        """End every connection; one in use ends with its request."""
+        self._is_closed = True
         while self._idle:
             await self._idle.pop()[0].close()
 
@@ -118,7 +120,7 @@ class Pool:
             try:
                 yield connection
             finally:
-                if connection.is_reusable and len(self._idle) < _MAX_IDLE:
+                if connection.is_reusable and len(self._idle) < _MAX_IDLE and not self._is_closed:
                     self._idle.append((connection, asyncio.get_running_loop().time()))
                 else:
                     await connection.close()
@@ -152,5 +154,5 @@ class Pool:
                 return made[1]
         except TimeoutError:
             raise HttpTimeout("no connection in time") from None
-        except OSError as exc:
+        except (OSError, UnicodeError) as exc:
             raise HttpError(str(exc) or type(exc).__name__) from exc

@@ -1,1 +1,1 @@
-"""The dashboard: the home of textual. Knows neither boto3 nor httpx nor SQL."""
+"""The dashboard: the home of textual. Knows neither boto3 nor HTTP nor SQL."""

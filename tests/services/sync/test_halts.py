@@ -73,4 +73,11 @@ def test_a_guest_that_deletes_much_halts_and_a_person_that_does_so_goes_on() -> 
     assert codes(base, Listing(base), few) == []
     assert codes(base, Listing(base), many) == ["many_local_deletes"]
     assert codes(base, many, Listing(base)) == []
+    assert codes(tree(20), Listing(tree(20)), Listing(tree(20, first=19))) == ["many_local_deletes"]
+    assert codes(tree(20), Listing(tree(20)), Listing(tree(20, first=10))) == []
     assert codes(base, Listing(base), many, mode=Mode.PUSH) == []
+
+
+def test_a_mirror_that_would_delete_at_first_contact_halts() -> None:
+    assert codes({}, Listing({}), Listing(tree(3)), agreed=None, mode=Mode.MIRROR) == ["first_contact_deletes"]
+    assert codes({}, Listing(tree(3)), Listing({}), agreed=None, mode=Mode.MIRROR) == []

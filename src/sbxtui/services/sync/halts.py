@@ -12,6 +12,9 @@ from sbxtui.services.sync.model import Entry, Listing, Op, Path, Plan, Side
 
 _MIN_LOCAL_DELETES = 50
 _MAX_LOCAL_DELETES_SHARE = 0.25
+# Of a small tree, nearly all.
+_FEW_LOCAL_DELETES = 5
+_MAX_SMALL_TREE_SHARE = 0.75
 _MIN_ENTRIES_TO_EMPTY = 2
 _MAX_UNKNOWN_SHARE = 0.01
 _MIN_UNKNOWN = 10
@@ -54,6 +57,7 @@ def find_halts(
     return tuple(
         [
             *_other_roots(agreed, now),
+            *_first_contact(agreed, planned),
             *_listings(Side.LOCAL, "this machine's folder", base, local),
             *_listings(Side.GUEST, "the sandbox's folder", base, guest),
             *_too_many_deletes(base, planned),
@@ -73,6 +77,13 @@ def _other_roots(agreed: Roots | None, now: Roots) -> Iterator[Halt]:
             yield Halt(f"{place}_root_replaced", f"{name} is another one than the one that was synced")
 
 
+def _first_contact(agreed: Roots | None, planned: Plan) -> Iterator[Halt]:
+    """Only a mirror deletes at first contact, and then nobody has seen yet what it takes away."""
+    gone = sum(change.op in (Op.DELETE, Op.RMDIR) for change in planned.changes)
+    if agreed is None and gone:
+        yield Halt("first_contact_deletes", f"{gone} entries that only the sandbox has would be deleted")
+
+
 def _listings(side: Side, name: str, base: Mapping[Path, Entry], listing: Listing) -> Iterator[Halt]:
     if not listing.is_complete:
         yield Halt(f"{side.value}_listing_incomplete", f"{name} could not be listed to its end")
@@ -87,7 +98,8 @@ def _listings(side: Side, name: str, base: Mapping[Path, Entry], listing: Listin
 def _too_many_deletes(base: Mapping[Path, Entry], planned: Plan) -> Iterator[Halt]:
     """Only towards this machine: what was deleted here was deleted by its owner, and the listing proved it."""
     gone = sum(change.side is Side.LOCAL and change.op in (Op.DELETE, Op.RMDIR) for change in planned.changes)
-    if gone > max(_MIN_LOCAL_DELETES, len(base) * _MAX_LOCAL_DELETES_SHARE):
+    is_many = gone > max(_MIN_LOCAL_DELETES, len(base) * _MAX_LOCAL_DELETES_SHARE)
+    if is_many or gone > max(_FEW_LOCAL_DELETES, len(base) * _MAX_SMALL_TREE_SHARE):
         yield Halt(
             "many_local_deletes", f"the sandbox deleted {gone} of the {len(base)} entries of this machine's folder"
         )

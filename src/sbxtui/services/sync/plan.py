@@ -33,7 +33,7 @@ def plan(base: Base, local: Listing, guest: Listing, mode: Mode) -> Plan:
     """What makes the two sides agree.
 
     Args:
-        base: What both had when they last agreed; empty at first contact, and then nothing is ever deleted.
+        base: What both had when they last agreed; empty at first contact, and then only a mirror deletes anything.
         local: This machine's folder.
         guest: The sandbox's.
         mode: Which way changes go.
