@@ -1,4 +1,4 @@
-"""The dashboard on a terminal: its first frame, what it costs when nothing happens, and with 500 rows that change."""
+"""The dashboard on a terminal: its first frame, what it costs when nothing happens, and with many rows that change."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench.support import SBX, Row, bench_home, interleaved, ratio_row
+from bench.support import SBX, Row, bench_home, interleaved, milliseconds, ratio_row
 
 _ROOT = Path(__file__).resolve().parents[1]
 _SETTLE_S = 3.0
 _MEASURED_S = 10.0
 _START_DEADLINE_S = 60.0
 _ROUNDS = 5
+_COUNTS = (500, 5_000)
+_KEYS = 60
+_KEY_PAUSE_S = 0.13
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[ -/]*[0-~])", re.DOTALL)
 
 _EMPTY = """
@@ -34,7 +38,7 @@ class Empty(App):
 Empty().run()
 """
 
-# 500 sandboxes, of which 150 have another state at every look, once a second; nothing but the cloud is pretended.
+# Sandboxes, of which three in ten have another state at every look, once a second; nothing but the cloud is pretended.
 _BUSY = """
 import itertools, pathlib, sys
 from dataclasses import replace
@@ -51,14 +55,14 @@ class Busy(FakeCloud):
         return [replace(one, state=state) if at % 10 < 3 else one for at, one in enumerate(self.rows)]
     @sandboxes.setter
     def sandboxes(self, rows):
-        self.rows = [sandbox(f"s{number:03}") for number in range(500)]
+        self.rows = [sandbox(f"s{number:04}") for number in range(int(sys.argv[2]))]
 root = pathlib.Path(sys.argv[1])
 run_dashboard(Settings(home=home_at(root)), services_for(root, Busy()))
 """
 
 
 def run() -> list[Row]:
-    """Rows of all dashboard figures; takes about two minutes."""
+    """Rows of all dashboard figures; takes about three minutes."""
     empty = [sys.executable, "-c", _EMPTY]
     with bench_home() as home:
         home.sbx("create", "bench", "--memory", "512")
@@ -69,13 +73,62 @@ def run() -> list[Row]:
         )
         idle = _cpu_share(SBX, home.env, b"updated")
         empty_idle = _cpu_share(empty, home.env, b"ready")
-        busy_command = [sys.executable, "-c", _BUSY, str(home.folder / "busy")]
-        busy = _cpu_share(busy_command, {**home.env, "PYTHONPATH": str(_ROOT)}, b"updated")
+        env = {**home.env, "PYTHONPATH": str(_ROOT)}
+        busy = {
+            count: [sys.executable, "-c", _BUSY, str(home.folder / f"busy{count}"), str(count)] for count in _COUNTS
+        }
+        loads = {count: _load(command, env, b"updated") for count, command in busy.items()}
+        empty_load = _load(empty, home.env, b"ready", key=b"")
     return [
         ratio_row("first frame with cached rows", first_s, empty_first_s, "an empty textual app"),
         ("idle, one sandbox, one list call a second", _percent(idle), f"{_percent(empty_idle)} an empty textual app"),
-        ("500 rows, 150 of them changing every second", _percent(busy), f"{_percent(empty_idle)} an empty textual app"),
+        *(row for count, load in loads.items() for row in _load_rows(count, load, empty_load)),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What a program under load costs: processor share, memory, and the times from keys to their echoes."""
+
+    cpu: float
+    rss_bytes: int
+    echoes_s: Sequence[float]
+
+
+def _load_rows(count: int, load: _Load, empty: _Load) -> list[Row]:
+    what, of = f"{count:,} rows, {count * 3 // 10:,} changing every second", "an empty textual app"
+    p95_s = sorted(load.echoes_s)[int(len(load.echoes_s) * 0.95)]
+    return [
+        (what, _percent(load.cpu), f"{_percent(empty.cpu)} {of}"),
+        (f"{count:,} rows: memory", _mib(load.rss_bytes), f"{_mib(empty.rss_bytes)} {of}"),
+        (f"{count:,} rows: a key's echo, p95 of {len(load.echoes_s)}", milliseconds(p95_s), "budget 60 ms"),
+    ]
+
+
+def _load(command: Sequence[str], env: Mapping[str, str], wanted: bytes, *, key: bytes = b"j") -> _Load:
+    """Measure a program that works: first left alone, then with `key` pressed several times a second."""
+    with _on_terminal(command, env) as (child, master):
+        _drain(master, _START_DEADLINE_S, wanted)
+        _drain(master, _SETTLE_S)
+        before_s, began = _cpu_s(child.pid), time.perf_counter()
+        _drain(master, _MEASURED_S)
+        cpu = (_cpu_s(child.pid) - before_s) / (time.perf_counter() - began)
+        echoes_s = [_echo_s(master, key) for _ in range(_KEYS)] if key else []
+        pages = int(Path(f"/proc/{child.pid}/statm").read_text().split()[1])
+        return _Load(cpu, pages * os.sysconf("SC_PAGE_SIZE"), echoes_s)
+
+
+def _echo_s(master: int, key: bytes) -> float:
+    """Seconds from a key that moves the cursor to the next thing drawn, in a quiet moment."""
+    _drain(master, _KEY_PAUSE_S)
+    began = time.perf_counter()
+    os.write(master, key)
+    select.select([master], [], [], _START_DEADLINE_S)
+    return time.perf_counter() - began
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.0f} MiB"
 
 
 @contextmanager

@@ -1,8 +1,10 @@
-"""`python -m screenshots`: the real dashboard over real sandboxes of a throw-away home, as SVG beside this file."""
+"""`python -m screenshots`: the real dashboard over real sandboxes of a throw-away home, as SVG and PNG files."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +19,7 @@ from sbxtui.wiring import Services
 
 _FOLDER = Path(__file__).resolve().parent
 _SIZE = (120, 32)
-_DEADLINE_S = 30.0
+_DEADLINE_S = 60.0
 
 # What is pressed after the picture before it, until which words are on the screen.
 SCENES: tuple[tuple[str, Sequence[str], str], ...] = (
@@ -25,6 +27,8 @@ SCENES: tuple[tuple[str, Sequence[str], str], ...] = (
     ("help", ("question_mark",), "esc closes"),
     ("create", ("escape", "n"), "memory"),
     ("run", ("escape", "e", *"uname", "space", *"-sn", "enter"), "Linux"),
+    ("files", ("escape", "3", "tab", "enter", "j", "enter"), "def answer"),
+    ("activity", ("escape", "escape", "4"), "sbx create"),
 )
 
 
@@ -39,7 +43,8 @@ def main() -> int:
 def _populate(home: BenchHome) -> None:
     for name in ("agent-1", "nightly", "review"):
         home.sbx("create", name)
-    home.sbx("exec", "agent-1", "--", "true")
+    source = "def answer(question: str) -> int:\\n    return 6 * 7  # whatever was asked\\n"
+    home.sbx("exec", "agent-1", "--", "sh", "-c", f"mkdir src && printf '{source}' > src/answer.py && date > built.txt")
     home.sbx("stop", "review")
 
 
@@ -52,11 +57,25 @@ async def _take(settings: Settings) -> None:
             for name, keys, words in SCENES:
                 await pilot.press(*keys)
                 await _wait_for(pilot, app, words)
-                (_FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="sbx"), encoding="utf-8")
-                sys.stderr.write(f"screenshots/{name}.svg\n")
+                _write(name, app.export_screenshot(title="sbx"))
     finally:
         if look.services is not None:
             look.services.close()
+
+
+def _write(name: str, svg: str) -> None:
+    """As SVG, and as PNG where librsvg's converter is installed."""
+    file = _FOLDER / f"{name}.svg"
+    file.write_text(svg, encoding="utf-8")
+    sys.stderr.write(f"screenshots/{file.name}\n")
+    if shutil.which("rsvg-convert") is None:
+        sys.stderr.write("  no PNG: rsvg-convert (Debian: librsvg2-bin) is not installed\n")
+        return
+    png = file.with_suffix(".png")
+    # The converter drops the blanks at the start of a text unless it is told to keep them.
+    kept = svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
+    command = ["rsvg-convert", "--width", "1400", "--output", str(png)]
+    subprocess.run(command, input=kept.encode(), check=True, timeout=60)
 
 
 async def _wait_for(pilot: Pilot[None], app: Dashboard, words: str) -> None:

@@ -8,7 +8,7 @@ import termios
 from pathlib import Path
 
 from sbxtui.cli.output import settle_streams
-from sbxtui.settings import Settings
+from sbxtui.settings import Settings, Ui
 from sbxtui.tui.app import run_dashboard
 from sbxtui.tui.fleet import Fleet
 from tests.support.fake_services import FakeCloud, OnOutput, home_at, sandbox, services_for
@@ -35,7 +35,8 @@ def main(home: str, *options: str) -> int:
         Fleet.sort_next = _defect  # type: ignore[method-assign,assignment]  # the `s` key then meets a defect
     cloud = FakeCloud(sandboxes=[sandbox(f"api{HOSTILE}"), sandbox("web")], run=_run)
     root = Path(home)
-    code = run_dashboard(Settings(home=home_at(root)), services_for(root, cloud))
+    glyphs = "ascii" if "ascii" in options else ""
+    code = run_dashboard(Settings(home=home_at(root), ui=Ui(glyphs=glyphs)), services_for(root, cloud))
     settle_streams()
     return code
 

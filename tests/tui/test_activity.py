@@ -53,6 +53,13 @@ def test_a_launch_is_one_change_with_its_duration() -> None:
     assert (failed.result, failed.words) == ("failed", "launch refused")
 
 
+def test_a_command_is_one_change_with_its_exit_code_and_no_secret_words() -> None:
+    begun = event("job.start", seq=1, job="j1", program="make")
+    [change] = changes_of([begun, event("job.exit", seq=2, at_s=2, job="j1", exit_code=3)])
+    assert (change.line, change.result, change.took_s) == ("sbx exec web -- make …", "exit 3", 2.0)
+    assert not change.is_failure
+
+
 def test_facts_of_machines_are_no_changes_and_hostile_text_is_harmless() -> None:
     assert changes_of([event("sandbox.facts")]) == []
     [change] = changes_of([event("x\x1b[2J", "we\x1b]0;t\x07b\n", error="\x9b2J")])

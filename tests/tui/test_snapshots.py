@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from sbxtui.core.model import Sandbox, SandboxState
-from sbxtui.settings import Settings
+from sbxtui.settings import Settings, Ui
 from sbxtui.tui import clock
 from sbxtui.tui.app import Dashboard
 from sbxtui.tui.opening import FirstLook
@@ -48,11 +48,12 @@ def every_kind() -> list[Sandbox]:
     ]
 
 
+@pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("size", [(80, 24), (160, 48)], ids=["80x24", "160x48"])
-def test_the_main_screen(size: tuple[int, int], tmp_path: Path, snap_compare: SnapCompare) -> None:
+def test_the_main_screen(size: tuple[int, int], theme: str, tmp_path: Path, snap_compare: SnapCompare) -> None:
     look = FirstLook(services_for(tmp_path, FakeCloud(sandboxes=every_kind())))
     look.run()
-    app = Dashboard(Settings(home=home_at(tmp_path)), look)
+    app = Dashboard(Settings(home=home_at(tmp_path), ui=Ui(theme=theme)), look)
 
     async def settle(pilot: Pilot[None]) -> None:
         driver = Driver(app, pilot)

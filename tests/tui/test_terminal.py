@@ -71,13 +71,14 @@ class Terminal:
 
 
 @contextmanager
-def terminal(home: Path, *options: str) -> Iterator[Terminal]:
+def terminal(home: Path, *options: str, **variables: str) -> Iterator[Terminal]:
     """The dashboard with its first live rows on screen; ended afterwards if it still runs."""
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     before = termios.tcgetattr(slave)
     env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
     env.pop("NO_COLOR", None)
+    env.update(variables)
     command = [sys.executable, "-m", "tests.tui.terminal_app", str(home), *options]
     process = subprocess.Popen(
         command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, cwd=ROOT, env=env
@@ -162,3 +163,58 @@ def test_what_is_drawn_after_the_terminal_went_away_is_dropped_and_told_once() -
             file.write("drawn\n")
             file.flush()
     assert told == ["lost"]
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(tmp_path: Path) -> None:
+    with terminal(tmp_path) as term:
+        term.send("\x1a")
+        term.read_until(_LEAVE_ALTERNATE_SCREEN)
+        while not _is_stopped(term.process.pid):
+            assert term.process.poll() is None
+        term.process.send_signal(signal.SIGCONT)
+        term.read_until(b"Sandboxes")
+        term.send("q")
+        assert term.wait() == 0
+        assert term.is_restored()
+
+
+def test_a_storm_of_sizes_leaves_it_working(tmp_path: Path) -> None:
+    with terminal(tmp_path) as term:
+        for rows, columns in [(24, 80), (1, 1), (100, 300), (9, 39), (15, 60)] * 6:
+            ioctl(term.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            term.process.send_signal(signal.SIGWINCH)
+        ioctl(term.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        term.process.send_signal(signal.SIGWINCH)
+        term.send("?")
+        term.read_until(b"esc closes")
+        term.send("\x1b")
+        term.read_until(b"1 Overview")
+        term.send("q")
+        assert term.wait() == 0
+
+
+def test_without_colour_none_is_drawn(tmp_path: Path) -> None:
+    with terminal(tmp_path, NO_COLOR="1") as term:
+        term.send("q")
+        term.wait()
+        colours = [
+            code
+            for found in re.findall(rb"\x1b\[([0-9;]*)m", bytes(term.written))
+            for code in re.findall(rb"(?:38|48);2;(\d+);(\d+);(\d+)", found)
+        ]
+        assert all(red == green == blue for red, green, blue in colours)
+
+
+def test_ascii_glyphs_draw_ascii_only(tmp_path: Path) -> None:
+    with terminal(tmp_path, "ascii") as term:
+        term.send("?")
+        term.read_until(b"esc closes")
+        term.send("\x1b")
+        term.read_until(b"1 Overview")
+        term.send("q")
+        term.wait()
+        assert bytes(term.written).isascii()
+
+
+def _is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"

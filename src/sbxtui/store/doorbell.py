@@ -13,6 +13,7 @@ import os
 import secrets
 import socket
 import sqlite3
+import threading
 from pathlib import Path
 from types import TracebackType
 
@@ -80,6 +81,9 @@ class Listener:
         self._socket: socket.socket | None = None
         self._bell: Path | None = None
         self._connection: sqlite3.Connection | None = None
+        # A cancelled wait leaves its thread inside SQLite, which does not survive a close under it.
+        self._reading = threading.Lock()
+        self._is_closed = False
         self._version = -1
         self._inode = (0, 0)
 
@@ -98,9 +102,8 @@ class Listener:
             self._socket = None
         if self._bell is not None:
             self._bell.unlink(missing_ok=True)
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._is_closed = True
+        self._close_if_idle()
 
     def __aiter__(self) -> Listener:
         return self
@@ -157,7 +160,24 @@ class Listener:
                 self._socket.recv(1)
         self._rung.set()
 
+    def _close_if_idle(self) -> None:
+        """Close the connection, unless a thread reads: that one closes it when it is done."""
+        if self._reading.acquire(blocking=False):
+            try:
+                if self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
+            finally:
+                self._reading.release()
+
     def _read_version(self) -> int:
+        with self._reading:
+            version = self._version if self._is_closed else self._ask_version()
+        if self._is_closed:
+            self._close_if_idle()
+        return version
+
+    def _ask_version(self) -> int:
         """The store's `data_version`, -1 while there is none; a file put in its place counts as a change."""
         try:
             inode = inode_of(self._home.store_file)

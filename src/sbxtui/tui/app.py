@@ -54,8 +54,9 @@ def run_dashboard(settings: Settings, services_factory: Callable[[str], Services
         app.run(mouse=settings.ui.mouse)
         return app.return_code or 0
     finally:
-        if app.look.services is not None:
-            app.look.services.close()
+        for one in app.looks:
+            if one.services is not None:
+                one.services.close()
 
 
 class Dashboard(App[None]):
@@ -72,6 +73,7 @@ class Dashboard(App[None]):
         super().__init__(driver_class=TerminalDriver)
         self.settings = settings
         self.look = look
+        self.looks = [look]
         self._is_leaving = False
         self.animation_level = "none"
         for theme in THEMES:
@@ -101,6 +103,13 @@ class Dashboard(App[None]):
         loop = asyncio.get_running_loop()
         for number, code in ((signal.SIGHUP, _HANGUP_EXIT_CODE), (signal.SIGTERM, _TERMINATED_EXIT_CODE)):
             loop.add_signal_handler(number, self.leave, code)
+        self.app_resume_signal.subscribe(self, self._draw_all, immediate=True)
+
+    def _draw_all(self, _: object) -> None:
+        """Back from the shell the terminal is empty, which Textual's record of what it drew does not know."""
+        for screen in self.screen_stack:
+            for widget in (screen, *screen.walk_children()):
+                widget.refresh()
 
     def action_hint_quit(self) -> None:
         self.notify("q quits", markup=False)
@@ -112,13 +121,13 @@ class Dashboard(App[None]):
 
     @on(ContextAsked)
     def context_asked(self, message: ContextAsked) -> None:
-        """Open another context in place of this one; what it showed is closed once its work has ended."""
-        before = self.look.services
+        """Look at another context; what the one before uses is closed at the end, when no thread can still be in it."""
         self.look = self.look.at(message.name)
+        self.looks.append(self.look)
         self.look.start()
-        self.switch_screen(MainScreen(self.look, self.keymap, is_looked=False))
-        if before is not None:
-            self.call_later(before.close)
+        main = self.screen_stack[0]
+        if isinstance(main, MainScreen):
+            main.change_context(self.look)
 
     def leave(self, code: int) -> None:
         """End with `code`, after what would be cut off ended in order: a command in its guest, a launch taken back.

@@ -14,6 +14,8 @@ _LINE_CHARS = 400
 # Told by the events around them.
 _SILENT = frozenset({"sandbox.facts", "infra.outputs"})
 _FAILED = ".failed"
+_BEGINNINGS = frozenset({"sandbox.reserved", "job.start"})
+_ENDS = frozenset({"sandbox.tracked", "sandbox.removed", "job.exit", "job.remove"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +42,37 @@ class Change:
 
 
 def changes_of(events: Iterable[Event]) -> list[Change]:
-    """The changes behind events, oldest first; a launch's reservation and its end are one."""
+    """The changes behind events, oldest first; what begins with one event and ends with another is one."""
     found: dict[int, Change] = {}
-    launches: dict[tuple[str, str], int] = {}
+    begun: dict[tuple[str, str], int] = {}
     for event in events:
         if event.kind in _SILENT:
             continue
-        place = (event.context, event.subject)
-        if event.kind == "sandbox.reserved":
-            launches[place] = event.seq
+        place = (event.context, str(event.data.get("job", event.subject)))
+        if event.kind in _BEGINNINGS:
+            begun[place] = event.seq
             found[event.seq] = replace(_change(event), result="…", is_open=True)
-        elif event.kind in ("sandbox.tracked", "sandbox.removed") and place in launches:
-            begun = found[launches.pop(place)]
-            found[begun.seq] = _ended(begun, event)
+        elif event.kind in _ENDS and place in begun:
+            first = found[begun.pop(place)]
+            found[first.seq] = _ended(first, event)
         else:
             found[event.seq] = _change(event)
     return list(found.values())
 
 
 def _ended(begun: Change, event: Event) -> Change:
-    """A launch with how it ended."""
-    took_s = (event.at - begun.at).total_seconds()
-    if event.kind == "sandbox.tracked":
-        return replace(begun, result="ok", took_s=took_s, is_open=False)
-    reason = harmless_line(str(event.data.get("reason", "")))
-    return replace(begun, result="failed", words=reason, took_s=took_s, is_open=False)
+    """A change with how it ended."""
+    over = replace(begun, result="ok", took_s=(event.at - begun.at).total_seconds(), is_open=False)
+    match event.kind:
+        case "sandbox.removed":
+            return replace(over, result="failed", words=harmless_line(str(event.data.get("reason", ""))))
+        case "job.remove":
+            return replace(over, result="ended", words="with who ran it")
+        case "job.exit" if event.data.get("exit_code") != 0:
+            code = event.data.get("exit_code")
+            return replace(over, result=f"exit {code}" if isinstance(code, int) else "signal")
+        case _:
+            return over
 
 
 def _change(event: Event) -> Change:
@@ -93,7 +101,7 @@ def line_of(event: Event) -> str:
         return f"{kind} {event.subject}".strip()
     told = {key: _told(value) for key, value in {"from": "SRC", **event.data, "subject": event.subject}.items()}
     filled = (word.format_map(_Blank(told)) for word in words)
-    return shlex.join(["sbx", *(word for word in filled if word)])
+    return shlex.join(["sbx", *(word for word in filled if word)]).replace("'…'", "…")
 
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
@@ -105,6 +113,11 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "sandbox.labels": ("label", "{subject}", "{changed}"),
     "sandbox.suspend": ("stop", "{subject}"),
     "sandbox.resume": ("start", "{subject}"),
+    "job.start": ("exec", "{subject}", "--", "{program}", "…"),
+    "job.exit": ("output", "{subject}", "{job}"),
+    "job.remove": ("kill", "{subject}", "{job}"),
+    "job.signal": ("kill", "{subject}", "{job}", "--signal", "{signal}"),
+    "job.input": ("attach", "{subject}", "{job}"),
     "files.upload": ("cp", "FILE", "{subject}:{path}"),
     "files.write": ("fs", "write", "{subject}", "{path}"),
     "files.mkdir": ("fs", "mkdir", "{subject}", "{path}"),

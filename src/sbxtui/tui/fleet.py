@@ -47,6 +47,10 @@ class Fleet:
     """
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Know nothing, as for a context that was not opened yet."""
         self.context: Context | None = None
         self.all: tuple[Sandbox, ...] = ()
         self.rows: list[Sandbox] = []

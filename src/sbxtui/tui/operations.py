@@ -17,6 +17,7 @@ from sbxtui.core.errors import Conflict, SbxError
 from sbxtui.core.model import ExecResult, Registration, Sandbox, SandboxId, SandboxState
 from sbxtui.tui.messages import Changed, Created, Opened, OutputArrived, Progress, RecordSeen, Seen
 from sbxtui.tui.opening import FirstLook
+from sbxtui.tui.screens.create import Wish
 from sbxtui.tui.widgets.transcript import Transcript
 from sbxtui.tui.words import shown_name
 from sbxtui.wiring import Services
@@ -63,7 +64,7 @@ class Operations(Screen[None]):
                 self.post_message(Seen(inventory, isolation))
 
     @work(group="create", exit_on_error=False)
-    async def start_create(self, work: str, name: str | None, memory_mib: int) -> None:
+    async def start_create(self, work: str, wish: Wish) -> None:
         """Make a sandbox; cancelling takes it back."""
 
         def tell(words: str) -> None:
@@ -76,9 +77,10 @@ class Operations(Screen[None]):
             launcher = await asyncio.to_thread(lambda: self.services.launcher)
             from sbxtui.services.launch import CreateOptions
 
-            row = await launcher.create(name, CreateOptions(memory_mib=memory_mib), on_progress=tell)
+            options = CreateOptions(memory_mib=wish.memory_mib, network=wish.network, idle_s=wish.idle_s)
+            row = await launcher.create(wish.name or None, options, on_progress=tell)
         except SbxError as exc:
-            self.post_message(Created(work, name or "", exc))
+            self.post_message(Created(work, wish.name, exc))
             return
         self.post_message(Created(work, row.name))
 

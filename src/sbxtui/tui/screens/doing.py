@@ -17,7 +17,7 @@ from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.operations import can_resume, can_suspend
 from sbxtui.tui.screens.ask import AskScreen
 from sbxtui.tui.screens.confirm import ConfirmScreen
-from sbxtui.tui.screens.create import CreateScreen, Wish
+from sbxtui.tui.screens.create import CreateScreen, Ground, Wish
 from sbxtui.tui.screens.telling import Telling
 from sbxtui.tui.themes import HIGHLIGHTING, MONO_THEME, next_theme
 from sbxtui.tui.widgets.bars import StatusBar
@@ -29,6 +29,7 @@ class Doing(Telling):
 
     def __init__(self, first_look: FirstLook) -> None:
         super().__init__(first_look)
+        self.isolation = ""
         self._numbers = count(1)
 
     @property
@@ -42,13 +43,14 @@ class Doing(Telling):
             self.tell("the store is not open yet", "warning")
             return
         settings = self.services.settings
-        dialog = CreateScreen(
+        ground = Ground(
             self.fleet.context,
+            self.isolation,
             image=settings.image_arn,
             memory_mib=settings.memory_mib,
             egress_connector=settings.egress_connector,
         )
-        self.app.push_screen(dialog, self._create_wished)
+        self.app.push_screen(CreateScreen(ground), self._create_wished)
 
     def do_toggle_pause(self) -> None:
         """Suspend what runs and resume what is suspended, of the marked or the selected."""
@@ -192,7 +194,7 @@ class Doing(Telling):
             return
         work = f"create-{next(self._numbers)}"
         self.query_one(StatusBar).begin(work, f"creating {wish.name or 'a sandbox'}")
-        self.start_create(work, wish.name or None, wish.memory_mib)
+        self.start_create(work, wish)
 
     def _begin(self, doing: str, targets: list[Sandbox]) -> str:
         work = f"{doing}-{next(self._numbers)}"

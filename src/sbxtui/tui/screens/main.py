@@ -44,7 +44,6 @@ class MainScreen(Moving):
     def __init__(self, first_look: FirstLook, keymap: Keymap, *, is_looked: bool) -> None:
         super().__init__(first_look, keymap)
         self._is_looked = is_looked
-        self.isolation = ""
         self.record: SandboxRecord | None = None
         self._runs: dict[int, tuple[Transcript, Worker[None]]] = {}
         self._is_watching = False
@@ -83,6 +82,9 @@ class MainScreen(Moving):
     @on(messages.Seen)
     def seen(self, message: messages.Seen) -> None:
         """Show what the control plane said."""
+        if self.fleet.context is None or message.inventory.context.name != self.fleet.context.name:
+            # An answer of the context that was looked at before.
+            return
         self.isolation = message.isolation
         self.fleet.take(message.inventory, is_cached=False)
         self._go_to_awaited()
@@ -238,6 +240,17 @@ class MainScreen(Moving):
             self.follow()
             for tab in self.query_one(DetailPane).tabs:
                 tab.opened()
+
+    def change_context(self, look: FirstLook) -> None:
+        """Show another context, once its look is over."""
+        for group in ("watch", "record", "open"):
+            self.workers.cancel_group(self, group)
+        self.first_look = look
+        self.fleet.reset()
+        self.isolation, self.record = "", None
+        self._is_watching = False
+        self.draw()
+        self.open_again()
 
     def _go_to_awaited(self) -> None:
         """Put the cursor on what was just made, as soon as the list has it."""

@@ -131,6 +131,13 @@ class Moving(Helping):
         self.set_class(is_detail, "-detail-front")
         self.query_one(KeyBar).show(self.actions_here())
 
+    def on_screen_suspend(self) -> None:
+        # A dialog is over this screen: it says its own keys.
+        self.query_one(KeyBar).show(())
+
+    def on_screen_resume(self) -> None:
+        self.query_one(KeyBar).show(self.actions_here())
+
     def on_descendant_blur(self) -> None:
         self.query_one(KeyBar).show(self.actions_here())
 

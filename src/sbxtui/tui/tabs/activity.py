@@ -57,8 +57,18 @@ class ActivityTab(Tab):
         yield Static("", id="activity-status", markup=False)
 
     def opened(self) -> None:
-        """Begin to follow the events."""
-        self.follow()
+        """Another store may be open now: forget what the one before told."""
+        self._events.clear()
+        if self.display:
+            self.follow()
+
+    def on_show(self) -> None:
+        if self.main.is_open:
+            self.follow()
+
+    def on_hide(self) -> None:
+        # What nobody sees is not polled for; what happens meanwhile is read when it is shown again.
+        self.workers.cancel_group(self, "activity")
 
     @work(exclusive=True, group="activity", exit_on_error=False)
     async def follow(self) -> None:
@@ -66,15 +76,17 @@ class ActivityTab(Tab):
         from sbxtui.services.activity import follow_events
 
         services = self.services
-        latest = max(0, await asyncio.to_thread(services.events.latest_seq) - MAX_EVENTS)
-        async with aclosing(follow_events(services.settings.home, services.events, after_seq=latest)) as batches:
+        known = self._events[-1].seq if self._events else 0
+        after = max(known, await asyncio.to_thread(services.events.latest_seq) - MAX_EVENTS)
+        async with aclosing(follow_events(services.settings.home, services.events, after_seq=after)) as batches:
             async for batch in batches:
                 self.post_message(self.Arrived(batch))
 
     @on(Arrived)
     def arrived(self, message: Arrived) -> None:
         """Show what happened."""
-        self._events = [*self._events, *message.events][-MAX_EVENTS:]
+        known = self._events[-1].seq if self._events else 0
+        self._events = [*self._events, *(one for one in message.events if one.seq > known)][-MAX_EVENTS:]
         self.changes = changes_of(self._events)
         self._draw()
 
@@ -139,7 +151,7 @@ class ActivityTab(Tab):
 def _row(change: Change, width: int) -> Row:
     took = "" if change.took_s is None else f"{change.took_s:.1f}s"
     head = f"{change.at.astimezone():%H:%M:%S} "
-    tone = "warn" if change.is_failure else "busy" if change.is_open else "good"
+    tone = "warn" if change.is_failure else "busy" if change.is_open else "good" if change.result == "ok" else "calm"
     room = max(0, width - 2 - len(head) - 7 - 7)
     actor = fitted(change.actor, min(12, room // 3)) if room > 40 else ""
     room -= cell_len(actor) + 1

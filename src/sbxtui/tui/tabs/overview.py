@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from textwrap import wrap
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -28,6 +29,7 @@ class OverviewTab(Tab):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._shown: Content | None = None
+        self._view: View | None = None
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="facts-body", can_focus=True):
@@ -39,12 +41,18 @@ class OverviewTab(Tab):
 
     def show(self, view: View) -> None:
         """Show the sandbox under the cursor."""
+        self._view = view
         sandbox = view.sandbox
         if sandbox is None:
             self._say(Content.styled("no sandbox is selected", "$sbx-muted"))
             return
         facts = facts_of(sandbox, view.fleet, view.record, view.isolation, clock.now())
-        self._say(Content("\n").join(_line(*fact) for fact in facts))
+        room = max(20, self.size.width - 4 - _LABEL_WIDTH - 1)
+        self._say(Content("\n").join(_line(*fact, room) for fact in facts))
+
+    def on_resize(self) -> None:
+        if self._view is not None:
+            self.show(self._view)
 
     def _say(self, content: Content) -> None:
         # An update lays the whole screen out anew; most looks tell nothing new.
@@ -110,5 +118,8 @@ def _end_words(record: SandboxRecord | None) -> str:
     return "; ".join(parts) or "only when removed"
 
 
-def _line(label: str, value: str, tone: str) -> Content:
-    return Content.assemble((f"{label:<{_LABEL_WIDTH}} ", "$sbx-muted"), (value, f"$sbx-{tone}" if tone else ""))
+def _line(label: str, value: str, tone: str, room: int) -> Content:
+    """A fact on as many lines of `room` cells as it takes, all below each other."""
+    lines = wrap(value, room) or [""]
+    shown = ("\n" + " " * (_LABEL_WIDTH + 1)).join(lines)
+    return Content.assemble((f"{label:<{_LABEL_WIDTH}} ", "$sbx-muted"), (shown, f"$sbx-{tone}" if tone else ""))

@@ -166,8 +166,11 @@ class RunTab(Tab):
         self.refresh_status()
 
     def do_output_stop(self) -> None:
-        """End what runs, from the output."""
-        self.stop_asked()
+        """Copy what is selected, else end what runs."""
+        if selected := self.screen.get_selected_text():
+            self.main.copy(selected, "the selection")
+        else:
+            self.stop_asked()
 
     @on(LineInput.StopAsked)
     def stop_asked(self) -> None:

@@ -65,7 +65,7 @@ def notice_for(fleet: Fleet, opening_error: SbxError | None, isolation: str) -> 
         return Words("starting the local cloud …" if is_starting else f"asking context `{context}` …")
     return Words(
         f"no sandboxes yet in context `{context}`",
-        ("n makes one, or in a shell: sbx create", "", "? lists every key"),
+        ("enter or n makes one, or in a shell: sbx create", "", "? lists every key"),
     )
 
 

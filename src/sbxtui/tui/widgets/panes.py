@@ -58,13 +58,13 @@ class FleetPane(Vertical):
 
     def _say_border(self) -> None:
         fleet = self.fleet
-        title = f" Sandboxes {len(fleet.rows)}/{len(fleet.all)} · sort {fleet.sort} "
+        title = f"Sandboxes {len(fleet.rows)}/{len(fleet.all)} · sort {fleet.sort}"
         if fleet.filter.text.strip():
-            title += f"· /{harmless_line(fleet.filter.text, limit=40)} "
+            title += f" · /{harmless_line(fleet.filter.text, limit=40)}"
         if fleet.filter_error is not None:
-            title += f"· {harmless_line(fleet.filter_error.message, limit=60)} "
+            title += f" · {harmless_line(fleet.filter_error.message, limit=60)}"
         fresh = freshness_text(fleet.seen_at, clock.now(), fleet.error, is_cached=fleet.is_cached)
-        _set_border(self, title, f" {fresh} " if fleet.context is not None else "")
+        _set_border(self, title, fresh if fleet.context is not None else "")
 
 
 class DetailPane(Vertical):
@@ -98,7 +98,7 @@ class DetailPane(Vertical):
         name = shown_name(view.sandbox) if view.sandbox else ""
         if name != self._name_shown:
             self._name_shown = name
-            self.border_subtitle = Content(f" {name} " if name else "")
+            self.border_subtitle = Content(name)
 
     def show_tab(self, tab_id: str) -> None:
         """Bring a tab to the front; the focus stays in this pane if it was here."""
@@ -131,7 +131,7 @@ class DetailPane(Vertical):
             tab.display = tab in shown
             is_pinned = tab.id == self.pinned and tab.id != self.current
             tab.set_class(is_pinned, "-pinned")
-            tab.border_title = Content(f" pinned: {_label_of(tab)} ") if is_pinned else Content("")
+            tab.border_title = Content(f"pinned: {_label_of(tab)}") if is_pinned else Content("")
         if self.pinned:
             last = self.children[-1]
             if last is not self.tab(self.pinned):
@@ -153,7 +153,7 @@ class DetailPane(Vertical):
             parts.append(
                 Content.from_markup(f"[@click=screen.do('tab_{spec.id}')]{_tab_label(label + pin, is_current)}[/]")
             )
-        self.border_title = Content(" ") + Content("  ").join(parts) + Content(" ")
+        self.border_title = Content("  ").join(parts)
 
 
 def _label_of(tab: Tab) -> str:
