@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from contextlib import aclosing
 
 from sbxguest import wire
@@ -39,6 +40,8 @@ class _Attachment:
         self._socket = socket
         self._writer = writer
         self._holds = holds
+        # As who types, so it is known again as who reads.
+        self._reader = writer or secrets.token_hex(8)
         self._input: asyncio.Queue[Frame] = asyncio.Queue()
         self._input_bytes = 0
 
@@ -57,7 +60,9 @@ class _Attachment:
     async def _show(self, cursor: int) -> None:
         document = {**self._job.describe(), "accepted": self._job.input.accepted(self._writer)}
         await self._socket.send(wire.encode(wire.json_frame(FrameType.JOB, cursor, document)))
-        frames = frames_of(self._job, cursor, wants_follow=True, holds=self._holds, piece_bytes=_MESSAGE_BYTES)
+        frames = frames_of(
+            self._job, cursor, wants_follow=True, holds=self._holds, reader=self._reader, piece_bytes=_MESSAGE_BYTES
+        )
         async with aclosing(frames):
             async for piece in frames:
                 await self._socket.send(piece)
@@ -89,7 +94,7 @@ class _Attachment:
             case FrameType.RESIZE:
                 self._job.resize(parse_size(_document(frame)))
             case FrameType.TAKEN if self._holds:
-                self._job.acknowledge(frame.cursor)
+                self._job.acknowledge(frame.cursor, self._reader)
 
     async def _feed(self) -> None:
         job, writer = self._job, self._writer

@@ -242,15 +242,25 @@ class Job:
 
     # -- watchers -----------------------------------------------------------------------------------------------------
 
-    def watched(self, *, holds: bool) -> AbstractContextManager[None]:
-        """While a reader is there; a holding one slows a `hold` job down instead of losing output."""
-        return self._watchers.one(holds=holds)
+    def watched(self, *, holds: bool, cursor: int = 0, reader: str = "") -> AbstractContextManager[str]:
+        """While a reader is there, from `cursor` on; a holding one slows a `hold` job down instead of losing output.
 
-    def acknowledge(self, cursor: int) -> None:
-        """The holding reader has everything before `cursor`."""
-        watchers = self._watchers
-        watchers.acknowledged = max(watchers.acknowledged, min(cursor, self.log.total))
-        if self._is_paused and self.log.room(watchers.acknowledged):
+        Its value is the reader's name. A reader that comes again under its name is the same one.
+        """
+        return self._watchers.one(holds=holds, cursor=self._needed_from(cursor), name=reader)
+
+    def acknowledge(self, cursor: int, reader: str) -> None:
+        """That holding reader has everything before `cursor`."""
+        self._watchers.acknowledge(reader, self._needed_from(cursor))
+        self.use_room()
+
+    def _needed_from(self, cursor: int) -> int:
+        # Of what is before the ring, nothing is waited for: it is kept for ever, or gone.
+        return max(min(cursor, self.log.total), self.log.floor)
+
+    def use_room(self) -> None:
+        """Go on if there is room for more output again."""
+        if self._is_paused and not self.log.is_closed and self.log.room(self._watchers.acknowledged):
             self._resume()
 
     def stop_holding(self) -> None:

@@ -14,6 +14,7 @@ from sbxguest.jobviews import (
     inline_output,
     job_of,
     parse_signal,
+    reader_of,
     wait_finished,
     window_of,
 )
@@ -54,7 +55,10 @@ async def get(request: Request) -> Response:
 
 
 async def follow(request: Request) -> Response:
-    """`GET /v2/jobs/{id}/log?cursor=&follow=1`. `hold=1` makes the caller the reader a `hold` job waits for."""
+    """`GET /v2/jobs/{id}/log?cursor=&follow=1`. `hold=1` makes the caller a reader a `hold` job waits for.
+
+    `reader=` is a name by which it is known again when it asks for the next piece, or after a cut.
+    """
     job = job_of(request)
     cursor = cursor_of(request, job)
     return _frames(request, job, cursor=cursor, holds=request.flag("hold"), is_first=False, status=200)
@@ -124,7 +128,15 @@ async def delete(request: Request) -> Response:
 def _frames(request: Request, job: Job, *, cursor: int, holds: bool, is_first: bool, status: int) -> Response:
     limit_bytes = window_of(request, job, holds=holds)
     wants_follow = is_first or request.flag("follow")
-    frames = frames_of(job, cursor, wants_follow=wants_follow, holds=holds, limit_bytes=limit_bytes, is_first=is_first)
+    frames = frames_of(
+        job,
+        cursor,
+        wants_follow=wants_follow,
+        holds=holds,
+        reader=reader_of(request),
+        limit_bytes=limit_bytes,
+        is_first=is_first,
+    )
     return frames_response(frames, status=status)
 
 

@@ -13,6 +13,7 @@ from sbxguest import wire
 from sbxguest.app import Request, Response, WireError
 from sbxguest.job import Job
 
+_READER_MAX = 64
 _TARGETS = ("leader", "group", "tree")
 
 
@@ -74,6 +75,18 @@ def window_of(request: Request, job: Job, *, holds: bool) -> int | None:
     return limit_bytes
 
 
+def reader_of(request: Request) -> str:
+    """The name under which a reader comes again, so that a job knows it; empty without one.
+
+    Raises:
+        WireError: 400.
+    """
+    name = request.query.get("reader", "")
+    if len(name) > _READER_MAX or not name.isprintable():
+        raise WireError(400, "bad_query", f"`reader` must be at most {_READER_MAX} printable characters")
+    return name
+
+
 async def wait_finished(job: Job, wait_s: float) -> None:
     """Until the job is over, or for `wait_s` seconds."""
     with contextlib.suppress(TimeoutError):
@@ -110,6 +123,7 @@ async def frames_of(
     *,
     wants_follow: bool,
     holds: bool,
+    reader: str = "",
     limit_bytes: int | None = None,
     is_first: bool = False,
     piece_bytes: int = 256 * wire.KIB,
@@ -120,10 +134,9 @@ async def frames_of(
     elif wants_follow:
         # Something at once, so that a reader knows it has reached the guest although the job is silent.
         yield wire.encode(wire.Frame(wire.FrameType.HEARTBEAT, cursor))
-    if holds:
-        job.acknowledge(cursor)
     end_limit = float("inf") if limit_bytes is None else cursor + limit_bytes
-    with job.watched(holds=holds):
+    with job.watched(holds=holds, cursor=cursor, reader=reader):
+        job.use_room()
         while cursor < end_limit:
             if job.log.is_closed:
                 return

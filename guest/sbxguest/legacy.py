@@ -114,7 +114,7 @@ async def _collect(job: Job) -> tuple[bytearray, bytearray, bool]:
     output = {wire.Channel.OUT: bytearray(), wire.Channel.ERR: bytearray()}
     cursor = 0
     is_whole = True
-    with job.watched(holds=True):
+    with job.watched(holds=True) as reader:
         while True:
             pieces: list[bytes] = []
             cursor = job.log.read(cursor, _READ_BYTES, pieces)
@@ -123,7 +123,7 @@ async def _collect(job: Job) -> tuple[bytearray, bytearray, bool]:
                 is_whole = is_whole and frame.type == wire.FrameType.DATA and len(frame.payload) <= room
                 if frame.type == wire.FrameType.DATA:
                     output[wire.Channel(frame.channel)] += frame.payload[:room]
-            job.acknowledge(cursor)
+            job.acknowledge(cursor, reader)
             if not pieces and job.is_finished:
                 return output[wire.Channel.OUT], output[wire.Channel.ERR], is_whole
             # Every round lets others run; only an empty one waits.

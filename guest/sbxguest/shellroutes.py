@@ -15,7 +15,7 @@ from sbxguest.app import Request, Response, Route, WireError, json_response
 from sbxguest.completion import NAMES_MAX, complete_command, complete_path
 from sbxguest.filepool import in_thread
 from sbxguest.jobspec import JobSpec, digest_of, parse
-from sbxguest.jobviews import check_boot, frames_of, frames_response, inline_output, wait_finished, window_of
+from sbxguest.jobviews import check_boot, frames_of, frames_response, inline_output, reader_of, wait_finished, window_of
 from sbxguest.shells import Line, Shell
 from sbxguest.state import GuestState
 
@@ -142,7 +142,10 @@ async def _frames(request: Request, line: Line) -> AsyncGenerator[bytes, None]:
         yield wire.encode(wire.json_frame(wire.FrameType.ERROR, 0, error.document()))
         return
     limit_bytes = window_of(request, line.job, holds=True)
-    frames = frames_of(line.job, 0, wants_follow=True, holds=True, limit_bytes=limit_bytes, is_first=True)
+    reader = reader_of(request)
+    frames = frames_of(
+        line.job, 0, wants_follow=True, holds=True, reader=reader, limit_bytes=limit_bytes, is_first=True
+    )
     async with aclosing(frames):
         async for piece in frames:
             yield piece

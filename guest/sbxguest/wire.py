@@ -10,6 +10,9 @@ between. The client sends STDIN, EOF, SIGNAL, RESIZE and TAKEN. The cursor of ST
 input of this `writer`, a name the client makes up and keeps when it connects again: JOB says as `accepted` how far the
 guest has come, and what is sent again from before is not written twice. A client keeps what is not acknowledged, and no
 more than `INPUT_WINDOW_BYTES` of it may be under way. Who reads slowly gets GAP; who goes away only stops looking.
+
+A `hold` job waits for the slowest of the readers that said `hold=1`. Each is known by its name, the `writer` here and
+`reader=` where a log is asked for piece by piece, so that one that comes again within the grace is the same one.
 """
 
 from __future__ import annotations

@@ -79,13 +79,13 @@ async def _fill_all(filled: Job, pipe: int, *, until_bytes: int) -> int:
 async def test_a_held_job_stops_reading_when_its_ring_is_full_and_goes_on_when_it_was_read(make: Make) -> None:
     held, pipe, _link = make()
     full = wire.HEAD_BYTES + RING
-    with held.watched(holds=True):
+    with held.watched(holds=True) as reader:
         await _fill_all(held, pipe, until_bytes=full)
         _fill(pipe)
         for _ in range(20):
             await asyncio.sleep(0.01)
         assert held.log.total == full
-        held.acknowledge(full - 1000)
+        held.acknowledge(full - 1000, reader)
         await _fill_all(held, pipe, until_bytes=full + RING - 1000)
         assert held.log.total == full + RING - 1000
 
@@ -96,6 +96,58 @@ async def test_a_held_job_nobody_comes_back_for_becomes_a_ring(make: Make) -> No
     await _fill_all(held, pipe, until_bytes=full)
     await _fill_all(held, pipe, until_bytes=3 * full)
     assert held.log.floor > wire.HEAD_BYTES
+
+
+async def _is_stuck_at(held: Job, pipe: int, total: int) -> bool:
+    for _ in range(20):
+        _fill(pipe)
+        await asyncio.sleep(0.005)
+    return held.log.total == total
+
+
+async def test_a_job_waits_for_the_slowest_of_its_readers(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "HOLD_GRACE_S", 60)
+    held, pipe, _link = make()
+    full = wire.HEAD_BYTES + RING
+    with held.watched(holds=True, reader="slow") as slow:
+        await _fill_all(held, pipe, until_bytes=full)
+        with held.watched(holds=True, reader="fast") as fast:
+            held.acknowledge(full, fast)
+            assert await _is_stuck_at(held, pipe, full)
+        held.acknowledge(full - 1000, slow)
+        await _fill_all(held, pipe, until_bytes=full + RING - 1000)
+        assert held.log.floor == full - 1000
+
+
+async def test_a_reader_between_two_requests_is_waited_for_although_another_is_ahead(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "HOLD_GRACE_S", 60)
+    held, pipe, _link = make()
+    full = wire.HEAD_BYTES + RING
+    for name in ("slow", ""):
+        with held.watched(holds=True, reader=name):
+            await _fill_all(held, pipe, until_bytes=full)
+    with held.watched(holds=True, reader="fast") as fast:
+        held.acknowledge(full, fast)
+        assert await _is_stuck_at(held, pipe, full)
+        with held.watched(holds=True, cursor=full - 1000, reader="slow"):
+            assert await _is_stuck_at(held, pipe, full)
+            with held.watched(holds=True, cursor=full):
+                held.use_room()
+                await _fill_all(held, pipe, until_bytes=full + RING - 1000)
+                assert held.log.floor == full - 1000
+
+
+async def test_a_reader_that_stays_away_is_waited_for_no_longer_than_the_grace(make: Make) -> None:
+    held, pipe, _link = make()
+    full = wire.HEAD_BYTES + RING
+    with held.watched(holds=True, reader="slow"):
+        await _fill_all(held, pipe, until_bytes=full)
+    with held.watched(holds=True, reader="fast") as fast:
+        held.acknowledge(full, fast)
+        await _fill_all(held, pipe, until_bytes=full + RING)
+        assert await _is_stuck_at(held, pipe, full + RING)
 
 
 async def test_a_watcher_that_does_not_hold_slows_nothing(make: Make) -> None:
@@ -118,7 +170,7 @@ async def test_a_job_that_ends_with_its_caller_is_killed_when_nobody_watches_it(
 async def test_exit_waits_for_a_reader_of_what_is_still_in_the_pipe(make: Make) -> None:
     held, pipe, _link = make()
     full = wire.HEAD_BYTES + RING
-    with held.watched(holds=True):
+    with held.watched(holds=True) as reader:
         await _fill_all(held, pipe, until_bytes=full)
         rest = _fill(pipe)
         os.close(pipe)
@@ -128,7 +180,7 @@ async def test_exit_waits_for_a_reader_of_what_is_still_in_the_pipe(make: Make) 
         assert not held.is_finished
         async with asyncio.timeout(5):
             while not held.is_finished:
-                held.acknowledge(held.log.total)
+                held.acknowledge(held.log.total, reader)
                 await held.changed()
     assert held.exit["code"] == 3
     assert held.log.total == full + rest

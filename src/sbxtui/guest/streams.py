@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -36,7 +37,7 @@ class LogReader:
         job_id: Which job.
         boot_id: The boot it runs in; in another one the guest answers 410 (`Conflict`).
         cursor: Where to begin.
-        holds: Be the reader a `hold` job waits for.
+        holds: Be a reader that a `hold` job waits for.
         follows: Wait for more at the log's end; else the stream ends there, with EXIT only if the job has ended.
         body: The request that starts the job, if it may not exist yet. Repeating it is safe.
         start_path: Where that request goes; the job may wait there for its turn.
@@ -58,6 +59,8 @@ class LogReader:
         self._job_id = job_id
         self._headers = {wire.BOOT_HEADER: boot_id}
         self._holds = holds
+        # The guest keeps for each reader what that has not asked beyond.
+        self._name = secrets.token_hex(8)
         self._follows = follows
         self._body = body
         self.cursor = cursor
@@ -128,7 +131,7 @@ class LogReader:
             raise _garbled(str(exc)) from exc
 
     def _request(self) -> Any:
-        query: dict[str, str | int] = {"follow": 1, "max_bytes": WINDOW_BYTES}
+        query: dict[str, str | int] = {"follow": 1, "max_bytes": WINDOW_BYTES, "reader": self._name}
         if not self.is_started:
             body = json_body(self._body)
             return self._transport.stream(
