@@ -22,6 +22,8 @@ Choose = Callable[[list[Process]], list[Process]]
 
 KILLS_FILE = "/run/sbx/kills"
 OPEN_FILE = "/run/sbx/open"
+# The host reads no more of it, and takes much more for an attack.
+_KILLS_BYTES = 256 * 1024
 _GROUP = "/sys/fs/cgroup/pids/sandbox"
 _MEMORY_LINE = "AnonPages:"
 _TICK_MS = 100
@@ -226,7 +228,8 @@ class _First:
         first = victims[0]
         told = {"limit": limit, "pid": first.pid, "command": first.command, "used": used, "allowed": allowed}
         with contextlib.suppress(OSError), open(KILLS_FILE, "a", encoding="utf-8") as file:  # noqa: PTH123 - as above
-            file.write(json.dumps(told) + "\n")
+            if file.tell() < _KILLS_BYTES:
+                file.write(json.dumps(told) + "\n")
 
 
 def _stop_all() -> None:

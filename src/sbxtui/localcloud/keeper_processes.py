@@ -166,3 +166,18 @@ def stop_all(list_processes: Callable[[], dict[int, Process]]) -> set[int]:
         send_signal([p.pid for p in new if p.state != "T"], signal.SIGSTOP)
         time.sleep(0.001)
     return ours
+
+
+def unlinked_bytes(pids: Iterable[int], device: int) -> int:
+    """Files on a device that have no name any more and are still open in one of the processes: they fill it as well."""
+    total = 0
+    seen: set[int] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    info = descriptor.stat()
+                    if info.st_nlink == 0 and info.st_dev == device and info.st_ino not in seen:
+                        seen.add(info.st_ino)
+                        total += info.st_blocks * 512
+    return total

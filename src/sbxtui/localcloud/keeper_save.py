@@ -5,6 +5,7 @@ What is saved is good for one restore, by the same runsc and the same copy of th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -52,7 +53,7 @@ def save(spec: SandboxSpec, started: Started) -> str:
     folder.mkdir(mode=0o700)
     if runsc.uid is not None and runsc.gid is not None:
         os.chown(folder, runsc.uid, runsc.gid)
-    (spec.control_dir / "open").unlink(missing_ok=True)
+    remove_trees([spec.control_dir / "open"])
     try:
         _park(spec, started)
         options: tuple[str, ...] = ("-compression=none", "-exclude-committed-zero-pages", f"--image-path={folder}")
@@ -88,9 +89,13 @@ def open_up_again(spec: SandboxSpec, started: Started) -> None:
     assert started.kernel is not None
     runsc = started.kernel.runsc
     marker = spec.control_dir / "open"
-    write_private(marker, secrets.token_hex(16))
-    if runsc.uid is not None and runsc.gid is not None:
-        os.chown(marker, runsc.uid, runsc.gid)
+    # Root inside may put anything into that folder: what is in the way goes, and no link of its is followed. Where it
+    # is faster, its guest does not wake, and that is told.
+    remove_trees([marker])
+    with contextlib.suppress(OSError):
+        write_private(marker, secrets.token_hex(16))
+        if runsc.uid is not None and runsc.gid is not None:
+            os.chown(marker, runsc.uid, runsc.gid, follow_symlinks=False)
 
 
 def wait_awake(spec: SandboxSpec) -> bool:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from typing import Any
 from sbxtui.core.kills import Kill
 from sbxtui.core.text import harmless_line, iso
 from sbxtui.localcloud.keeper_place import remove_trees
-from sbxtui.localcloud.keeper_processes import descendants
+from sbxtui.localcloud.keeper_processes import child_pids, descendants, read_process, unlinked_bytes
 from sbxtui.localcloud.limits import MIB, Limits
 from sbxtui.localcloud.runtimes.base import OwnKernel
 from sbxtui.localcloud.treewalk import usage_of
@@ -29,7 +30,16 @@ _IDLE_TICK_S = 0.5
 _KILLS_KEPT = 64
 _KILLS_FILE_BYTES = 256 * 1024
 _CONTROL_BYTES = 1 << 20
-_OF_THE_GUEST = ("in.sock", "kills", "open")
+# What belongs into the control folder: its type, and how much it may take.
+_OF_THE_GUEST = {
+    "in.sock": (stat.S_IFSOCK, 4096),
+    "kills": (stat.S_IFREG, _KILLS_FILE_BYTES + 8192),
+    "open": (stat.S_IFREG, 4096),
+}
+# Numbers a note may tell; more is no size of anything.
+_MOST_BYTES, _MOST_PIDS = 1 << 53, 1 << 31
+# Looking for files without a name costs a look at every open one.
+_UNLINKED_EVERY_S = 0.5
 # A kernel's own memory, and what is gone before the sandbox itself has ended who takes it.
 _KERNEL_BYTES = 96 * MIB
 # Between two requests to end whoever fills the disk: the first must have had its time.
@@ -53,6 +63,10 @@ class SentryWatch:
     _asked_at: float = 0.0
     _disk_told: int = 0
     _is_busy: bool = True
+    _control_used: int = 0
+    _unlinked: int = 0
+    _unlinked_at: float = 0.0
+    _was_control_over: bool = False
 
     @property
     def pause_s(self) -> float:
@@ -60,8 +74,8 @@ class SentryWatch:
         return TICK_S if self._is_busy else _IDLE_TICK_S
 
     def disk_bytes(self) -> int:
-        """What the sandbox's files take on the host's disk."""
-        total = 0
+        """What the sandbox's files take on the host's disk, those beside its socket among them."""
+        total = self._control_used
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.kernel.overlay_dir):
                 if entry.name.startswith(".gvisor.filestore"):
@@ -73,8 +87,8 @@ class SentryWatch:
         before = self.memory_used, self.pids_used
         self._watch_memory()
         self._read_kills()
-        self._watch_disk()
         self._watch_control_dir()
+        self._watch_disk()
         self.pids_used = self._stubs()
         self._is_busy = before != (self.memory_used, self.pids_used)
 
@@ -114,24 +128,27 @@ class SentryWatch:
         except OSError:
             return
         try:
-            size = min(os.fstat(descriptor).st_size, _KILLS_FILE_BYTES)
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                return
+            size = min(info.st_size, _KILLS_FILE_BYTES)
             text = os.pread(descriptor, size - self._kills_read, self._kills_read) if size > self._kills_read else b""
         finally:
             os.close(descriptor)
         whole = text[: text.rfind(b"\n") + 1]
         self._kills_read += len(whole)
         for line in whole.splitlines():
-            with contextlib.suppress(ValueError, TypeError, AttributeError):
+            with contextlib.suppress(ValueError, TypeError, AttributeError, OverflowError, RecursionError):
                 self._take(json.loads(line))
 
     def _take(self, told: dict[str, Any]) -> None:
         limit = told.get("limit")
         if limit not in ("memory", "pids", "disk"):
             return
-        used, allowed = int(told.get("used") or 0), int(told.get("allowed") or 0)
+        used, allowed = (_bounded(told.get(name), _MOST_BYTES) for name in ("used", "allowed"))
         if limit == "disk":
             used, allowed = max(self._disk_told, self.limits.disk_bytes), self.limits.disk_bytes
-        self._record(limit, int(told.get("pid") or 0), str(told.get("command") or ""), used, allowed)
+        self._record(limit, _bounded(told.get("pid"), _MOST_PIDS), str(told.get("command") or ""), used, allowed)
 
     def _watch_disk(self) -> None:
         used = self.disk_bytes()
@@ -149,13 +166,34 @@ class SentryWatch:
         self._ask(signal.SIGUSR2)
 
     def _watch_control_dir(self) -> None:
+        """Only root inside can write there, and has no business to: a second time ends the sandbox."""
         usage = usage_of(self.control_dir)
-        if usage.size_bytes <= _CONTROL_BYTES and usage.is_whole:
+        self._control_used = usage.size_bytes + self._unlinked_bytes()
+        if self._control_used <= _CONTROL_BYTES and usage.is_whole:
             return
-        # Only root inside can write there, and has no business to.
-        self._ask(signal.SIGUSR2)
+        if self._was_control_over:
+            self._record("disk", 0, "", self._control_used, _CONTROL_BYTES)
+            self.kill_sandbox()
+        else:
+            self._was_control_over = True
+            self._ask(signal.SIGUSR2)
         with contextlib.suppress(OSError):
-            remove_trees([path for path in self.control_dir.iterdir() if path.name not in _OF_THE_GUEST])
+            remove_trees([path for path in self.control_dir.iterdir() if not _belongs(path)])
+
+    def _unlinked_bytes(self) -> int:
+        """Files of the control folder's disk that have no name any more and are held open."""
+        now = time.monotonic()
+        if now - self._unlinked_at >= _UNLINKED_EVERY_S:
+            self._unlinked_at = now
+            with contextlib.suppress(OSError):
+                self._unlinked = unlinked_bytes(self._openers(), self.control_dir.stat().st_dev)
+        return self._unlinked
+
+    def _openers(self) -> list[int]:
+        """Who opens files of the host for the sandbox: its kernel, and helpers that were started beside it."""
+        kernel = read_process(self.kernel.pid)
+        beside = child_pids(kernel.parent) if kernel is not None and kernel.parent not in (1, os.getpid()) else []
+        return [self.kernel.pid, *(pid for pid in beside if pid != self.kernel.pid)]
 
     def _ask(self, number: signal.Signals) -> None:
         self._asked_at = time.monotonic()
@@ -166,6 +204,19 @@ class SentryWatch:
         self.kill_count += 1
         at = iso(datetime.now(UTC))
         self.kills.append(Kill(at, limit, pid, harmless_line(command, limit=32), used, allowed))
+
+
+def _belongs(path: Path) -> bool:
+    kind, size_bytes = _OF_THE_GUEST.get(path.name, (0, 0))
+    try:
+        info = path.lstat()
+    except OSError:
+        return False
+    return stat.S_IFMT(info.st_mode) == kind and info.st_blocks * 512 <= size_bytes
+
+
+def _bounded(told: Any, most: int) -> int:
+    return min(max(int(told or 0), 0), most)
 
 
 def _anonymous_bytes(pid: int) -> int:

@@ -29,6 +29,7 @@ from sbxtui.localcloud.keeper_processes import (
     resident_bytes,
     send_signal,
     stop_all,
+    unlinked_bytes,
     written_bytes,
 )
 from sbxtui.localcloud.limits import Limits
@@ -265,7 +266,7 @@ class Watchdog:
         if not self._disk.is_whole:
             # What hides from being counted is taken for too much.
             used = max(used, self.watched.limits.disk_bytes + 1)
-        used += _unlinked_bytes(processes, self.watched.disk_dirs[0].stat().st_dev)
+        used += unlinked_bytes(processes, self.watched.disk_dirs[0].stat().st_dev)
         now = time.monotonic()
         self._disk.used, self._disk.free_at_scan = used, free
         self._disk.scanned_at, self._disk.scan_s = now, now - started
@@ -282,21 +283,6 @@ class Watchdog:
                 allowed=allowed,
             )
         )
-
-
-def _unlinked_bytes(processes: dict[int, Process], device: int) -> int:
-    """Files that have no name any more and are still open fill the disk as well."""
-    total = 0
-    seen: set[int] = set()
-    for pid in processes:
-        with contextlib.suppress(OSError):
-            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-                with contextlib.suppress(OSError):
-                    info = descriptor.stat()
-                    if info.st_nlink == 0 and info.st_dev == device and info.st_ino not in seen:
-                        seen.add(info.st_ino)
-                        total += info.st_blocks * 512
-    return total
 
 
 def _tasks_by_session(jobs: dict[int, Process]) -> Counter[int]:

@@ -39,14 +39,19 @@ def start_guard(start: Callable[[], int], *, keep_fds: tuple[int, ...]) -> int:
 def _guard(alive: int, start: Callable[[], int], keep_fds: tuple[int, ...]) -> NoReturn:
     code = 1
     try:
-        for descriptor in range(3, 1024):
-            if descriptor != alive and descriptor not in keep_fds:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
+        _close_all_but({alive, *keep_fds})
         become_subreaper()
         code = _run(alive, start)
     finally:
         os._exit(code)
+
+
+def _close_all_but(kept: set[int]) -> None:
+    # Asked, not counted to the limit: that may be a billion, or lowered below what is open.
+    for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - at each start: no Path objects
+        if descriptor > 2 and descriptor not in kept:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
 
 
 def _run(alive: int, start: Callable[[], int]) -> int:
