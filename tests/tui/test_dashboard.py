@@ -45,6 +45,25 @@ async def test_no_isolation_is_said_in_words(tmp_path: Path) -> None:
         assert "process — NOT isolated" in driver.text().splitlines()[0]
 
 
+async def test_the_isolation_of_a_local_cloud_started_anew_is_in_the_header(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        cloud.isolation = "gVisor (user-space kernel)"
+        await driver.press("r")
+        await driver.until(lambda: "gVisor" in driver.text().splitlines()[0])
+
+
+async def test_the_isolation_of_the_context_is_never_told_as_that_of_a_sandbox(tmp_path: Path) -> None:
+    old = sandbox("old", facts={"isolation": "process — NOT isolated"})
+    cloud = FakeCloud(sandboxes=[old, sandbox("untold")], isolation="gVisor (user-space kernel)")
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("g")
+        await driver.until(lambda: "isolation   process — NOT isolated" in driver.text())
+        await driver.press("j")
+        await driver.until(lambda: "isolation   unknown" in driver.text())
+        assert driver.text().count("gVisor") == 1
+
+
 async def test_suspending_and_resuming_act_on_the_selected_one(tmp_path: Path) -> None:
     cloud = three()
     async with dashboard(tmp_path, cloud) as driver:

@@ -56,11 +56,9 @@ class Operations(Screen[None]):
         """Watch the sandboxes until the screen goes away."""
         services = self.services
         async with aclosing(services.watch.follow(services.context)) as looks:
-            isolation = ""
             async for inventory in looks:
-                # It is read from files, and can change only when its control plane went away or came.
-                if not isolation or inventory.error is not None:
-                    isolation = await asyncio.to_thread(services.planes.isolation_words, services.context)
+                # One small file: a local cloud may have been started anew with another runtime between two looks.
+                isolation = await asyncio.to_thread(services.planes.isolation_words, services.context)
                 self.post_message(Seen(inventory, isolation))
 
     @work(group="create", exit_on_error=False)

@@ -58,6 +58,16 @@ def network_text(sandbox: Sandbox) -> str:
     return harmless_line(str(sandbox.facts.get("network") or "?"), limit=60)
 
 
+def isolation_text(sandbox: Sandbox) -> str:
+    """The isolation as the sandbox itself told it; empty where it has not."""
+    return harmless_line(str(sandbox.facts.get("isolation") or ""))
+
+
+def is_isolated(words: str) -> bool:
+    """Whether the words of an isolation promise any."""
+    return bool(words) and "NOT isolated" not in words
+
+
 def why_text(sandbox: Sandbox, last_seen: LastSeen | None, now: datetime, failed: str = "") -> str:
     """Why the row is as it is, in one line; empty when there is nothing to say. `failed`: what failed on it last."""
     if failed:

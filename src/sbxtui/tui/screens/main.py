@@ -276,7 +276,7 @@ class MainScreen(Moving):
         self._draw_detail()
 
     def _draw_detail(self) -> None:
-        self.query_one(DetailPane).show(View(self.fleet, self.record, self.isolation))
+        self.query_one(DetailPane).show(View(self.fleet, self.record))
 
     def _tick(self) -> None:
         """Once a second: what is old gets older, what runs runs longer."""

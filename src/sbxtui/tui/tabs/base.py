@@ -25,7 +25,6 @@ class View:
 
     fleet: Fleet
     record: SandboxRecord | None
-    isolation: str
 
     @property
     def sandbox(self) -> Sandbox | None:

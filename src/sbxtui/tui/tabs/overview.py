@@ -16,7 +16,16 @@ from sbxtui.core.text import harmless_line, short_age
 from sbxtui.tui import clock
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.tabs.base import Tab, View
-from sbxtui.tui.words import network_text, shown_name, size_text, state_text, state_tone, why_text
+from sbxtui.tui.words import (
+    is_isolated,
+    isolation_text,
+    network_text,
+    shown_name,
+    size_text,
+    state_text,
+    state_tone,
+    why_text,
+)
 
 _LABEL_WIDTH = 11
 # Shown by rows of their own, or private: a launch may hold environment variables.
@@ -46,7 +55,7 @@ class OverviewTab(Tab):
         if sandbox is None:
             self._say(Content.styled("no sandbox is selected", "$sbx-muted"))
             return
-        facts = facts_of(sandbox, view.fleet, view.record, view.isolation, clock.now())
+        facts = facts_of(sandbox, view.fleet, view.record, clock.now())
         room = max(20, self.size.width - 4 - _LABEL_WIDTH - 1)
         self._say(Content("\n").join(_line(*fact, room) for fact in facts))
 
@@ -62,7 +71,7 @@ class OverviewTab(Tab):
 
 
 def facts_of(
-    sandbox: Sandbox, fleet: Fleet, record: SandboxRecord | None, isolation: str, now: datetime
+    sandbox: Sandbox, fleet: Fleet, record: SandboxRecord | None, now: datetime
 ) -> Iterator[tuple[str, str, str]]:
     """Label, harmless value and the tone of each fact, in reading order; empty values are left out."""
     last_seen = fleet.last_seen_of(sandbox)
@@ -79,7 +88,7 @@ def facts_of(
         ("image", f"{sandbox.image_name}  version {sandbox.image_version or '?'}", ""),
         ("size", size_text(sandbox.facts.get("memory_mib")), ""),
         ("network", network_text(sandbox), ""),
-        ("isolation", str(sandbox.facts.get("isolation") or isolation or "not told yet"), ""),
+        ("isolation", *_isolation_words(sandbox)),
         (
             "created",
             f"{sandbox.created_at.astimezone():%Y-%m-%d %H:%M:%S}  {short_age(now - sandbox.created_at)} ago",
@@ -103,6 +112,12 @@ def _state_words(sandbox: Sandbox, fleet: Fleet, now: datetime) -> str:
     if fleet.is_cached or fleet.error is not None:
         return f"{state_text(sandbox.state)}  as of {short_age(now - sandbox.seen_at)} ago"
     return state_text(sandbox.state)
+
+
+def _isolation_words(sandbox: Sandbox) -> tuple[str, str]:
+    """What the sandbox itself told, and its tone. The context's isolation is that of its next one, not of this one."""
+    words = isolation_text(sandbox)
+    return words or "unknown: the sandbox has not told it", "" if is_isolated(words) else "warn"
 
 
 def _end_words(record: SandboxRecord | None) -> str:

@@ -14,7 +14,7 @@ from sbxtui.core.text import harmless_line
 from sbxtui.tui.actions import Action
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.keymap import footer_actions
-from sbxtui.tui.words import counts_text
+from sbxtui.tui.words import counts_text, is_isolated
 
 
 class Bar(Static):
@@ -70,7 +70,7 @@ def context_words(context: Context) -> str:
 def isolation_words(context: Context, isolation: str) -> tuple[str, str]:
     """Isolation in words, and the tone that repeats how much to trust it."""
     if isolation:
-        return harmless_line(isolation), "warn" if "NOT isolated" in isolation else "good"
+        return harmless_line(isolation), "good" if is_isolated(isolation) else "warn"
     if context.kind is ContextKind.LOCAL:
         return "local cloud not running yet", "muted"
     return "isolation not known", "warn"
