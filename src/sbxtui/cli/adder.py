@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import NoReturn
 
 from sbxtui.core.errors import UsageError
+
+# argparse's own words, the only way it tells.
+_NO_SUCH_VERB = re.compile(r"argument VERB: invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)", re.DOTALL)
+# What people are used to from other tools.
+_HABITS = {
+    "delete": "rm",
+    "remove": "rm",
+    "list": "ls",
+    "up": "create",
+    "down": "rm",
+    "ssh": "shell",
+    "kill-job": "kill",
+}
+_HABITS |= {
+    "pause": "stop",
+    "suspend": "stop",
+    "resume": "start",
+    "unpause": "start",
+    "describe": "inspect",
+    "top": "ps",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -13,7 +35,20 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting, so that `--json` and exit codes hold for mistakes too."""
-        raise UsageError(message, hint=f"see `{self.prog} --help`")
+        see = f"see `{self.prog} --help`"
+        mistake = _NO_SUCH_VERB.match(message)
+        if mistake is None:
+            raise UsageError(message, hint=see)
+        meant = _meant(mistake["word"], re.findall(r"'([^']*)'", mistake["known"]))
+        raise UsageError(f"`{self.prog}` has no verb `{mistake['word']}`", hint=meant or see)
+
+
+def _meant(word: str, known: list[str]) -> str:
+    """A guess at what a mistyped verb was to be; empty when it is like none."""
+    import difflib
+
+    near = [_HABITS[word]] if _HABITS.get(word) in known else difflib.get_close_matches(word, known, n=2)
+    return f"did you mean {' or '.join(f'`{verb}`' for verb in near)}?" if near else ""
 
 
 def add_global_flags(parser: argparse.ArgumentParser) -> None:

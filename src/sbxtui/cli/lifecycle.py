@@ -134,7 +134,9 @@ async def prune(call: Call) -> int:
     """Forget names of sandboxes that are gone, and what the local cloud still keeps of them."""
     gone = await call.services.sandboxes.prune(is_dry_run=True)
     count = 0
-    if not call.args.dry_run:
+    if call.args.dry_run:
+        count = len(await _still_told(call))
+    else:
         if gone:
             call.confirm(f"forget {len(gone)} names", consequences=gone)
             gone = await _forget_names(call)
@@ -144,7 +146,8 @@ async def prune(call: Call) -> int:
     for name in gone:
         call.out.line(name)
     if count:
-        call.out.note(f"the local cloud forgot {count} ended sandbox{'es' if count > 1 else ''}")
+        did = "would forget" if call.args.dry_run else "forgot"
+        call.out.note(f"the local cloud {did} {count} ended sandbox{'es' if count > 1 else ''}")
     elif not gone:
         call.out.note("nothing to prune")
     return 0
@@ -157,6 +160,12 @@ async def _forget_names(call: Call) -> list[str]:
         # On a full disk, what the local cloud lets go of may make the room this needs.
         await _forget_ended(call)
         return await call.services.sandboxes.prune(is_dry_run=False)
+
+
+async def _still_told(call: Call) -> set[str]:
+    if call.services.context.kind is not ContextKind.LOCAL:
+        return set()
+    return await localcloud.ended_ids(await call.services.planes.open(call.services.context))
 
 
 async def _forget_ended(call: Call) -> int:

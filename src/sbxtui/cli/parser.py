@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sbxtui._version import __version__
 from sbxtui.cli.adder import Adder, Parser, add_global_flags
 from sbxtui.cli.verbs import add_verbs
+from sbxtui.core.errors import UsageError
 
 # Verbs whose line ends in the words of a command.
 _TAKES_COMMAND = frozenset({"exec", "run"})
@@ -31,7 +32,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         SystemExit: `--help` or `--version` was printed.
     """
     own, command = _split_command(_with_sort_joined(argv))
-    args = _build(verb_of(own)).parse_args(own)
+    args, rest = _build(verb_of(own)).parse_known_args(own)
+    if rest:
+        verb = f"sbx {args.verb}" if args.verb else "sbx"
+        raise UsageError(f"`{verb}` does not know what to do with `{' '.join(rest)}`", hint=f"see `{verb} --help`")
     args.command = command
     return args
 

@@ -23,7 +23,10 @@ async def events(call: Call) -> int:
     await call.services.reasons.note_kills(call.services.context, rows)
     log = call.services.events
     newest = await asyncio.to_thread(log.latest_seq)
-    _print(call, log.tail(call.args.tail, subject=subject) if call.args.tail else [])
+    told = log.tail(max(1, call.args.tail), subject=subject)
+    if subject is not None and not told and not any(row.name == subject for row in rows):
+        raise SandboxNotFound(f"no sandbox `{subject}` in context `{call.services.context.name}`, and no event of one")
+    _print(call, told if call.args.tail else [])
     if not call.args.follow:
         return 0
     async for batch in follow_events(call.settings.home, log, after_seq=newest, subject=subject):

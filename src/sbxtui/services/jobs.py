@@ -102,7 +102,8 @@ class Jobs:
                 )
         except ConnectionLost as exc:
             raise reattachable(exc, row.name) from exc
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, OSError):
+            # Cancelled, or nobody takes its output any more: it was ended and deleted with its caller.
             await asyncio.shield(watch.cancelled())
             raise
         await watch.ended(result)
@@ -168,15 +169,26 @@ class Jobs:
     async def list(self, row: Registration) -> list[Job]:
         """Every job of a sandbox, oldest first: what its guest says, and what the index knows beyond that.
 
-        Jobs the guest knows no more are UNKNOWN unless somebody here saw their end.
+        Jobs the guest knows no more are left out unless somebody here saw their end.
         """
         _check_jobs(row)
         async with self._guests.connect(row) as guest:
             told = {job.id: placed(job, row) for job in await guest.jobs.list()}
-        noted = await self.known(row.context, row.id)
+            noted = await self.known(row.context, row.id)
+            missing = [job for job in noted if job.id not in told and not job.is_over]
+            lost = {job.id for job in missing if await self._is_lost(guest, job)}
         await self._catch_up({job.id: job for job in noted}, told)
-        gone = [_forgotten(job) for job in noted if job.id not in told]
+        gone = [_forgotten(job) for job in noted if job.id not in told and job.id not in lost]
         return sorted([*gone, *told.values()], key=lambda job: job.created_at)
+
+    async def _is_lost(self, guest: GuestClient, job: Job) -> bool:
+        """Whether its guest knows it no more; asked by its id, for it may have begun since all were asked for."""
+        try:
+            await guest.jobs.get(job.id)
+        except NotFound:
+            await self.notes.forgotten(job)
+            return True
+        return False
 
     async def look(self, job: Job) -> Job:
         """The job as its guest tells it now.

@@ -229,12 +229,14 @@ class Launcher:
         except Unsupported:
             if not given["env"]:
                 return {"guest_version": V1}
-            plane = await self._planes.open(self._context)
-            await plane.terminate(registration.id)
-            await self._drop(registration, "its guest takes no environment")
+            await self._end(registration, "its guest takes no environment")
             raise
         await apply_at_launch(self._planes, registration)
-        await guest.launch(env=given["env"], workdir=given["workdir"])
+        try:
+            await guest.launch(env=given["env"], workdir=given["workdir"])
+        except UsageError as exc:
+            await self._end(registration, f"its guest refused how it was to be launched: {exc.message}")
+            raise
         return {"guest_version": hello.guest_version, "isolation": hello.isolation}
 
     def _bind(self, registration: Registration, record: SandboxRecord) -> Registration:
@@ -277,6 +279,12 @@ class Launcher:
 
     async def _drop(self, registration: Registration, reason: str) -> None:
         await asyncio.to_thread(self._registry.remove_row, registration, actor=self._actor, reason=reason)
+
+    async def _end(self, registration: Registration, reason: str) -> None:
+        """Take back a sandbox that will never be what was asked for."""
+        plane = await self._planes.open(self._context)
+        await plane.terminate(registration.id)
+        await self._drop(registration, reason)
 
     async def _abandon(self, plane: ControlApi, registration: Registration) -> None:
         """Take back a launch its person no longer wants. What cannot be taken back now stays a row for recovery."""

@@ -89,7 +89,7 @@ async def forget_ended(home: Home, plane: ControlApi) -> int:
     Returns:
         How many there were. They are gone on return, or will be in a moment.
     """
-    ended = await _ended(plane)
+    ended = await ended_ids(plane)
     cloud = find_local_cloud(home)
     if not ended or cloud is None:
         return 0
@@ -97,12 +97,13 @@ async def forget_ended(home: Home, plane: ControlApi) -> int:
         os.kill(cloud.pid, signal.SIGUSR2)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_FORGET_DEADLINE_S):
-            while ended & await _ended(plane):
+            while ended & await ended_ids(plane):
                 await asyncio.sleep(_POLL_S)
     return len(ended)
 
 
-async def _ended(plane: ControlApi) -> set[str]:
+async def ended_ids(plane: ControlApi) -> set[str]:
+    """Sandboxes that have ended and are still told of."""
     return {one.id for one in await plane.list() if one.state is SandboxState.TERMINATED}
 
 

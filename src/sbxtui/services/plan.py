@@ -103,14 +103,17 @@ async def plan_launch(
         check_memory_mib(options.memory_mib)
     env = {**settings.env, **options.env}
     _check_env(env)
+    # The image has its own working folder; only somebody who named another one means another one.
+    workdir = options.workdir or (settings.workdir if "workdir" in settings.sources else "")
+    if workdir and not workdir.startswith("/"):
+        raise UsageError(f"the working folder `{workdir}` is no absolute path", hint="--workdir /work")
     return LaunchPlan(
         options=options,
         version=await _image_version(settings, defaults, plane, options),
         role=options.role or defaults.role,
         network=network,
         env=env,
-        # The image has its own working folder; only somebody who named another one means another one.
-        workdir=options.workdir or (settings.workdir if "workdir" in settings.sources else ""),
+        workdir=workdir,
         is_aws=context.kind is ContextKind.AWS,
     )
 
