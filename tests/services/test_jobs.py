@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -68,15 +70,26 @@ async def test_jobs_that_others_began_are_found_and_noted(scene: Scene) -> None:
     assert [job.id for job in await services.jobs.known(row.context)] == ["theirs"]
 
 
-async def test_a_job_its_guest_forgot_is_unknown_and_never_shown_as_running(scene: Scene) -> None:
+async def test_a_job_its_guest_forgot_is_forgotten_and_never_shown_as_running(scene: Scene) -> None:
     services, row, guest = scene
     job = await services.jobs.start(row, Command(["sleep", "100"]))
     async with GuestClient(guest.url, None) as elsewhere:
         await elsewhere.jobs.delete(job.id)
-    (listed,) = await services.jobs.list(row)
-    assert listed.state is JobState.UNKNOWN
+    assert await services.jobs.list(row) == []
+    assert await services.jobs.known(row.context) == []
     with pytest.raises(NotFound):
         await services.jobs.look(job)
+
+
+async def test_a_command_whose_output_nobody_takes_is_ended_and_forgotten(scene: Scene) -> None:
+    services, row, _ = scene
+
+    async def is_full(channel: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space"):
+        await services.jobs.exec(row, Command(["yes"]), on_output=is_full)
+    assert await services.jobs.known(row.context) == []
 
 
 async def test_cancelling_a_command_ends_and_forgets_it(scene: Scene) -> None:
