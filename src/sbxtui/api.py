@@ -37,13 +37,16 @@ T = TypeVar("T")
 class ExecOutput:
     """A finished command.
 
-    `exit_code` is 128+n when signal n ended it, and 124 with `timed_out` when its time ran out.
+    `exit_code` is 128+n when signal n ended it, and 124 with `timed_out` when its time ran out. `truncated` says that
+    some of its output was lost on the way, `oom` that it was killed for want of memory.
     """
 
     exit_code: int
     stdout: bytes
     stderr: bytes
     timed_out: bool = False
+    truncated: bool = False
+    oom: bool = False
 
     @property
     def stdout_text(self) -> str:
@@ -178,7 +181,14 @@ class Sandbox:
 
         command = Command(argv=[cmd, *args], cwd=cwd, env=dict(env or {}), timeout_s=timeout)
         result = await self._services.jobs.exec(self._row, command)
-        return ExecOutput(result.exit_code, result.stdout, result.stderr, timed_out=result.timed_out)
+        return ExecOutput(
+            result.exit_code,
+            result.stdout,
+            result.stderr,
+            timed_out=result.timed_out,
+            truncated=result.truncated,
+            oom=result.oom,
+        )
 
     async def start(self) -> None:
         """Resume it and wait until it answers; running already: nothing happens."""

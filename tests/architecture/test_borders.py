@@ -35,7 +35,7 @@ ENVIRONMENT_READERS = {
 # `except Exception` at process boundaries: what gets here is logged or shown, and the process lives on.
 CATCH_ALLS = {
     "src/sbxtui/cli/main.py": "the CLI's outermost frame turns anything into an error for people",
-    "src/sbxtui/control/threads.py": "a thread's outermost frame hands the error to the task that waits for it",
+    "src/sbxtui/core/threads.py": "a thread's outermost frame hands the error to the task that waits for it",
     "src/sbxtui/runner/reconcile.py": "one context that fails must not keep the others from being reconciled",
     "src/sbxtui/localcloud/server.py": "a request handler answers 500 and serves the next one",
     "src/sbxtui/localcloud/endpoints.py": "one broken connection must not end the endpoint",

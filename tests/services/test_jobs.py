@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,20 @@ async def test_a_terminal_is_typed_into_resized_and_left_without_ending_it(scene
     assert ending.signal == 9
     with pytest.raises(Conflict, match="has ended with exit code 137"):
         await services.jobs.signal(job)
+
+
+async def test_what_a_job_that_keeps_printing_has_said_comes_to_an_end(scene: Scene) -> None:
+    services, row, _ = scene
+    job = await services.jobs.start(row, Command(["yes", "line"]))
+    try:
+        async with asyncio.timeout(60):
+            while (job := await services.jobs.look(job)).cursor < 3 << 20:
+                pass
+            async with aclosing(services.jobs.follow(job, until_quiet=True)) as pieces:
+                assert [piece async for piece in pieces if isinstance(piece, JobOutput)]
+            async with services.jobs.attach(job) as attachment:
+                data, cursor = await attachment.latest(1000)
+        assert len(data) == 1000
+        assert cursor > 3 << 20
+    finally:
+        await services.jobs.remove(job)

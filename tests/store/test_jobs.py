@@ -103,3 +103,31 @@ def test_old_rows_surplus_rows_and_rows_of_nothing_are_pruned(
         prune(transaction)
     assert [job.id for job in index.list("local")] == ["j3", "j4"]
     assert store.rows("SELECT count(*) FROM jobs") == [(2,)]
+
+
+def test_what_a_guest_says_of_a_job_nobody_here_began_is_marked_as_its_word(index: JobIndex, store: Store) -> None:
+    now = datetime.now(UTC)
+    forged = [
+        _job("ahead", actor="cli:boss", sandbox="box-1", created_at=now + timedelta(days=3650)),
+        _job("ancient", actor="cli:boss", sandbox="box-1", created_at=now - timedelta(days=3650), exit=JobExit(0)),
+    ]
+    index.caught_up(forged, actor="cli:you")
+    with store.transaction() as transaction:
+        prune(transaction)
+    index.caught_up(forged, actor="cli:you")
+    starts = [event for event in Events(store).list() if event.kind == "job.start"]
+    assert [event.actor for event in starts] == ["guest:box-1"] * 2
+    kept = {job.id: job for job in index.list("local")}
+    assert kept["ahead"].created_at <= datetime.now(UTC)
+    assert kept["ancient"].exit is not None
+
+
+def test_a_sandbox_has_its_share_of_rows_and_what_runs_stays_longest(
+    index: JobIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "MAX_ROWS_EACH", 3)
+    index.started(_job("other", "microvm-2"))
+    index.started(_job("runs"))
+    for number in range(5):
+        index.caught_up([_job(f"j{number}", exit=JobExit(0))], actor="cli:you")
+    assert {job.id for job in index.list("local")} == {"other", "runs", "j3", "j4"}

@@ -16,7 +16,7 @@ from sbxtui.core.errors import SbxError
 from sbxtui.core.text import harmless, harmless_line, iso
 
 if TYPE_CHECKING:
-    from sbxtui.control.threads import Lane
+    from sbxtui.core.threads import Lane
 
 
 class Output:
@@ -48,7 +48,7 @@ class Output:
     async def pass_on(self, data: bytes, *, is_stderr: bool = False) -> None:
         """`raw` at the reader's pace: one that stalls holds up nothing else, nor the end of this program."""
         if self._lane is None:
-            from sbxtui.control.threads import Lane
+            from sbxtui.core.threads import Lane
 
             self._lane = Lane()
         await self._lane.run(lambda: self.raw(data, is_stderr=is_stderr))

@@ -131,6 +131,8 @@ def exec_json(result: ExecResult) -> dict[str, object]:
         "exit_code": result.exit_code,
         "signal": result.signal or None,
         "timed_out": result.timed_out,
+        "oom": result.oom,
+        "truncated": result.truncated,
         "lingering": result.lingering,
         "duration_s": round(result.duration_s, 3),
         **bytes_json("stdout", result.stdout),

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 
-from sbxtui.control.threads import run_abandonable
+from sbxtui.core.threads import run_abandonable
 
 _CHUNK_BYTES = 1 << 16
 

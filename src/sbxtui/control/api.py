@@ -18,7 +18,6 @@ from sbxtui.control import decode
 from sbxtui.control.calls import Call, Kind, Timeouts
 from sbxtui.control.credentials import StaticCredentials
 from sbxtui.control.retry import RetryPolicy, delay_before_retry
-from sbxtui.control.threads import run_abandonable
 from sbxtui.core.errors import ControlUnavailable, SandboxNotFound, SbxError, TimedOut, UsageError
 from sbxtui.core.model import (
     Context,
@@ -32,6 +31,7 @@ from sbxtui.core.model import (
     SandboxRecord,
 )
 from sbxtui.core.text import harmless_line
+from sbxtui.core.threads import run_abandonable
 
 __all__ = ["ControlApi", "StaticCredentials"]
 

@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from sbxtui.control.local import LocalCloud
-from sbxtui.control.threads import run_abandonable
 from sbxtui.core.errors import Conflict, ControlUnavailable, SandboxNotFound, Unsupported, UsageError
 from sbxtui.core.text import harmless_line
+from sbxtui.core.threads import run_abandonable
 
 _TIMEOUT_S = 15.0
 

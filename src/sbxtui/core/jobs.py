@@ -70,6 +70,7 @@ class JobExit:
             duration_s=self.duration_s,
             lingering=self.lingering,
             truncated=truncated,
+            oom=self.oom,
         )
 
 

@@ -230,7 +230,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """A finished command. `exit_code` is 128+n when signal n ended it; a timeout keeps the partial output."""
+    """A finished command. `exit_code` is 128+n when signal n ended it; a timeout keeps the partial output.
+
+    `oom`: killed for want of memory. `truncated`: some output was lost on the way.
+    """
 
     exit_code: int
     stdout: bytes
@@ -240,6 +243,7 @@ class ExecResult:
     duration_s: float = 0.0
     lingering: bool = False
     truncated: bool = False
+    oom: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ CHANNELS: Mapping[int, Channel] = {
 }
 _COMMAND_MAX = 4_096
 _RETRY_S = 2.0
+# Beyond what a job can have; what a guest claims beyond it is as good as nothing.
+_CODE_MAX, _SIGNAL_MAX, _DURATION_MAX_S, _COUNT_MAX = (1 << 31) - 1, 127, 1e10, (1 << 63) - 1
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
@@ -159,18 +161,26 @@ class GuestJobs:
         Args:
             job_id: Which.
             cursor: Where to begin; an offset in bytes.
-            until_quiet: End at the log's present end instead of waiting for more.
+            until_quiet: End where the log ends now instead of waiting for more.
 
         Raises:
             NotFound: There is no such job. UsageError: The log ends before `cursor`.
             ConnectionLost: No way back for 30 s; the job goes on.
         """
         boot_id = await self._boot_id()
-        reader = LogReader(self._transport, job_id, boot_id, cursor=cursor, follows=not until_quiet)
+        until = await self._present_end(job_id) if until_quiet else None
+        if until is not None and cursor == until:
+            return
+        reader = LogReader(self._transport, job_id, boot_id, cursor=cursor, follows=not until_quiet, until=until)
         async with aclosing(reader.frames()) as frames:
             async for frame in frames:
                 if (piece := decode_piece(frame)) is not None:
                     yield piece
+
+    async def _present_end(self, job_id: str) -> int | None:
+        """Where the log of a job that runs ends now; None if the job has ended: its EXIT is the end then."""
+        job = await self.get(job_id)
+        return None if job.is_over else job.cursor
 
     async def _call(self, method: str, path: str, *, doing: str, document: object = None) -> dict[str, Any]:
         headers = {wire.BOOT_HEADER: await self._boot_id()}
@@ -207,12 +217,12 @@ def decode_exit(told: Mapping[str, Any]) -> JobExit:
     """The wire's EXIT document."""
     code, signal, duration_s = told.get("code"), told.get("signal"), told.get("duration_s")
     return JobExit(
-        code=code if isinstance(code, int) else None,
-        signal=signal if isinstance(signal, int) else 0,
+        code=code if isinstance(code, int) and abs(code) <= _CODE_MAX else None,
+        signal=signal if isinstance(signal, int) and 0 <= signal <= _SIGNAL_MAX else 0,
         timed_out=told.get("timed_out") is True,
         oom=told.get("oom") is True,
         lingering=told.get("lingering") is True,
-        duration_s=float(duration_s) if isinstance(duration_s, int | float) else 0.0,
+        duration_s=_seconds(duration_s),
     )
 
 
@@ -253,13 +263,19 @@ def _line(value: object) -> str:
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
+    return value if isinstance(value, int) and 0 <= value <= _COUNT_MAX else 0
+
+
+def _seconds(value: object) -> float:
+    # A comparison of numbers of any size; `float` of a large one fails, and NaN compares as false.
+    return float(value) if isinstance(value, int | float) and 0 <= value <= _DURATION_MAX_S else 0.0
 
 
 def instant_of(value: object) -> datetime:
     """An instant as a guest writes it; long ago if that is none."""
     try:
         instant = datetime.fromisoformat(str(value))
-    except ValueError:
+        return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        # An offset may lead out of the years there are.
         return _LONG_AGO
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)

@@ -39,6 +39,7 @@ class LogReader:
         cursor: Where to begin.
         holds: Be a reader that a `hold` job waits for.
         follows: Wait for more at the log's end; else the stream ends there, with EXIT only if the job has ended.
+        until: A cursor to stop at, if the job goes on writing: without one, a stream that does not follow may not end.
         body: The request that starts the job, if it may not exist yet. Repeating it is safe.
         start_path: Where that request goes; the job may wait there for its turn.
     """
@@ -52,6 +53,7 @@ class LogReader:
         cursor: int = 0,
         holds: bool = False,
         follows: bool = True,
+        until: int | None = None,
         body: Mapping[str, Any] | None = None,
         start_path: str = "/v2/jobs",
     ) -> None:
@@ -62,6 +64,7 @@ class LogReader:
         # The guest keeps for each reader what that has not asked beyond.
         self._name = secrets.token_hex(8)
         self._follows = follows
+        self._until = until
         self._body = body
         self.cursor = cursor
         self._start_path = start_path
@@ -87,6 +90,8 @@ class LogReader:
                         backoff.reset()
                         if frame.type != wire.FrameType.HEARTBEAT:
                             yield frame
+                        if self._is_at_its_end:
+                            return
             except Garbled:
                 raise
             except RETRYABLE as exc:
@@ -96,6 +101,10 @@ class LogReader:
                     return
                 await backoff.wait(self._lost(failure))
         yield self._exit
+
+    @property
+    def _is_at_its_end(self) -> bool:
+        return self._until is not None and self.cursor >= self._until
 
     async def _one_window(self) -> AsyncGenerator[wire.Frame, None]:
         """What one request brings. EXIT is kept aside until the answer ended: its connection can be used again then."""

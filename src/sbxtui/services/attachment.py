@@ -57,6 +57,7 @@ class Attachment:
         async for piece in self._guest.jobs.follow(self.job.id, cursor=start, until_quiet=True):
             if isinstance(piece, JobOutput):
                 data += piece.data
+                del data[:-limit_bytes]
                 cursor = piece.cursor + len(piece.data)
         return bytes(data), cursor
 

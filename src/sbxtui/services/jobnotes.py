@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sbxtui.core.errors import StoreError
 from sbxtui.core.jobs import Job, JobExit
@@ -23,12 +23,17 @@ class JobNotes:
         self._actor = actor
 
     async def started(self, job: Job) -> None:
-        """A job was begun."""
-        await self._write(lambda: self._index.started(job))
+        """We began a job, whoever its guest says did."""
+        await self._write(lambda: self._index.started(dataclasses.replace(job, actor=self._actor)))
 
     async def ended(self, job: Job, ending: JobExit) -> None:
         """A job was seen to have ended."""
         await self._write(lambda: self._index.ended(job, ending, actor=self._actor))
+
+    async def caught_up(self, told: Sequence[Job]) -> None:
+        """A guest told of jobs that others began, or that ended unseen."""
+        if told:
+            await self._write(lambda: self._index.caught_up(told, actor=self._actor))
 
     async def forgotten(self, job: Job) -> None:
         """A job was ended and deleted."""
@@ -45,7 +50,7 @@ class JobNotes:
             log.warning("the index of jobs could not be written: %s", exc.message)
 
 
-class Watched:
+class NotedRun:
     """One command that is run to its end: noted beside its output, so that neither waits for the other."""
 
     def __init__(self, notes: JobNotes, row: Registration, on_started: Callable[[Job], None]) -> None:
@@ -78,7 +83,7 @@ class Watched:
 def exit_of(result: ExecResult) -> JobExit:
     """How a finished command ended."""
     code = None if result.signal else result.exit_code
-    return JobExit(code, result.signal, result.timed_out, False, result.lingering, result.duration_s)
+    return JobExit(code, result.signal, result.timed_out, result.oom, result.lingering, result.duration_s)
 
 
 def placed(job: Job, row: Registration) -> Job:

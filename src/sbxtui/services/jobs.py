@@ -20,12 +20,14 @@ from sbxtui.guest.client import GuestClient
 from sbxtui.guest.jobs import JobRequest
 from sbxtui.services.attachment import Attachment
 from sbxtui.services.guests import Guests, speaks_v1
-from sbxtui.services.jobnotes import JobNotes, Watched, placed
+from sbxtui.services.jobnotes import JobNotes, NotedRun, placed
 from sbxtui.services.jobs_v1 import exec_v1
 from sbxtui.store.jobs import JobIndex
 from sbxtui.store.registry import Registry
 
 _HARD = frozenset({"KILL", "9"})
+# As many of the jobs a guest tells of are noted at a look; one may tell of any number.
+_CAUGHT_UP = 256
 
 OnOutput = Callable[[str, bytes], Awaitable[None]]
 
@@ -83,7 +85,7 @@ class Jobs:
         if speaks_v1(row):
             async with self._guests.connect(row) as guest:
                 return await exec_v1(guest, command, stdin, on_output)
-        watch = Watched(self.notes, row, on_started)
+        watch = NotedRun(self.notes, row, on_started)
         try:
             async with self._guests.connect(row) as guest:
                 result = await guest.exec(
@@ -274,12 +276,12 @@ class Jobs:
 
     async def _catch_up(self, noted: Mapping[str, Job], told: Mapping[str, Job]) -> None:
         """Note what others began or what ended unseen: a client may have died before it wrote, or lives elsewhere."""
-        for job in told.values():
+        news = []
+        for job in list(told.values())[-_CAUGHT_UP:]:
             before = noted.get(job.id)
-            if before is None:
-                await self.notes.started(job)
-            if job.exit is not None and not (before and before.is_over):
-                await self.notes.ended(job, job.exit)
+            if before is None or (job.exit is not None and not before.is_over):
+                news.append(job)
+        await self.notes.caught_up(news)
 
     async def _seen(self, job: Job, told: Job) -> Job:
         seen = dataclasses.replace(

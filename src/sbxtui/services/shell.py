@@ -21,7 +21,7 @@ from sbxtui.core.shells import Completion, LineEnd, ShellView
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.jobs import JobRequest
 from sbxtui.services.guests import Guests, speaks_v1
-from sbxtui.services.jobnotes import JobNotes, Watched
+from sbxtui.services.jobnotes import JobNotes, NotedRun
 from sbxtui.services.jobs import reattachable
 
 DEFAULT_NAME = "main"
@@ -89,7 +89,7 @@ class PseudoShell:
             Conflict: It was taken out of the queue. Throttled: Too many lines wait.
             ConnectionLost: No way back for 30 s; it goes on.
         """
-        watch = Watched(self._notes, self._row, on_started)
+        watch = NotedRun(self._notes, self._row, on_started)
         request = JobRequest(
             line,
             timeout_s=timeout_s,

@@ -5,9 +5,10 @@ Guests know their jobs better, but only their own and only while they live. A ro
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sbxtui.core.errors import AmbiguousReference, NotFound
@@ -19,9 +20,11 @@ from sbxtui.store.db import Store, Transaction
 from sbxtui.store.events import append
 
 MAX_ROWS = 5_000
+MAX_ROWS_EACH = 1_000
 MAX_AGE = timedelta(days=30)
 MAX_COMMAND = 256
 _PRUNE_EVERY = 256
+_TOLD_AGE = timedelta(days=1)
 _SHOWN = 5
 _SHOWN_ID = 12
 _COLUMNS = (
@@ -41,27 +44,26 @@ class JobIndex:
         self._store = store
 
     def started(self, job: Job) -> None:
-        """Note a job that its guest has begun; noting it again changes nothing."""
+        """Note a job that we began; noting it again changes nothing."""
         with self._store.transaction() as transaction:
-            changed = _insert(transaction, job)
-            if changed:
-                # Words of a command may be secrets, and events are shown to everybody: its first one will do.
-                program = job.command.split(" ", 1)[0]
-                seq = _event(transaction, job, "job.start", job.actor, {"job": job.id, "program": program})
-                if seq % _PRUNE_EVERY == 0:
-                    prune(transaction)
+            _start(transaction, job)
 
     def ended(self, job: Job, ending: JobExit, *, actor: str) -> None:
         """Note how a job ended. Only the first to see it makes an event; a job nobody noted is noted now."""
         with self._store.transaction() as transaction:
-            _insert(transaction, job)
-            changed = transaction.execute(
-                "UPDATE jobs SET ended_at = ?, outcome = ?"
-                " WHERE context = ? AND sandbox_id = ? AND job_id = ? AND ended_at IS NULL",
-                (instant_text(transaction.now), object_text(asdict(ending)), job.context, job.sandbox_id, job.id),
-            )
-            if changed:
-                _event(transaction, job, "job.exit", actor, {"job": job.id, "exit_code": ending.exit_code})
+            _insert(transaction, _recent(as_told(job), transaction.now))
+            _end(transaction, job, ending, actor)
+
+    def caught_up(self, told: Sequence[Job], *, actor: str) -> None:
+        """Note what a guest says that nobody here noted, all at once: jobs that others began, ends nobody saw.
+
+        A guest says what it likes: such a job's actor is the guest, and its age that of this note, give or take a day.
+        """
+        with self._store.transaction() as transaction:
+            for job in told:
+                _start(transaction, _recent(as_told(job), transaction.now))
+                if job.exit is not None:
+                    _end(transaction, job, job.exit, actor)
 
     def forget(self, job: Job, *, actor: str) -> None:
         """Forget a job that was ended and deleted."""
@@ -117,6 +119,16 @@ def pick(jobs: Sequence[Job], reference: str) -> Job:
     )
 
 
+def as_told(job: Job) -> Job:
+    """A job nobody here began, as what it is: the word of its guest."""
+    return dataclasses.replace(job, actor=f"guest:{job.sandbox or job.sandbox_id}")
+
+
+def _recent(job: Job, now: datetime) -> Job:
+    # Rows are pruned by age: one that claims to be old would be forgotten and noted anew, with its event, for ever.
+    return dataclasses.replace(job, created_at=max(job.created_at, now - _TOLD_AGE))
+
+
 def prune(transaction: Transaction) -> int:
     """Forget jobs older than 30 days, all but the newest 5,000, and those of sandboxes without a name here."""
     return transaction.execute(
@@ -128,16 +140,50 @@ def prune(transaction: Transaction) -> int:
     )
 
 
+def _start(transaction: Transaction, job: Job) -> None:
+    if not _insert(transaction, job):
+        return
+    # Words of a command may be secrets, and events are shown to everybody: its first one will do.
+    program = job.command.split(" ", 1)[0]
+    seq = _event(transaction, job, "job.start", job.actor, {"job": job.id, "program": program})
+    if seq % _PRUNE_EVERY == 0:
+        prune(transaction)
+
+
+def _end(transaction: Transaction, job: Job, ending: JobExit, actor: str) -> None:
+    changed = transaction.execute(
+        "UPDATE jobs SET ended_at = ?, outcome = ?"
+        " WHERE context = ? AND sandbox_id = ? AND job_id = ? AND ended_at IS NULL",
+        (instant_text(transaction.now), object_text(asdict(ending)), job.context, job.sandbox_id, job.id),
+    )
+    if changed:
+        _event(transaction, job, "job.exit", actor, {"job": job.id, "exit_code": ending.exit_code})
+
+
 def _insert(transaction: Transaction, job: Job) -> bool:
-    return bool(
+    created_at = min(job.created_at, transaction.now)
+    is_new = bool(
         transaction.execute(
             "INSERT OR IGNORE INTO jobs (context, sandbox_id, job_id, boot_id, command, actor, label, has_terminal,"
             " has_stdin, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(job.context, job.sandbox_id, job.id, job.boot_id, job.command[:MAX_COMMAND], job.actor, job.label),
-                *(job.has_terminal, job.has_stdin, instant_text(job.created_at)),
+                *(job.has_terminal, job.has_stdin, instant_text(created_at)),
             ),
         )
+    )
+    if is_new:
+        _prune_one(transaction, job)
+    return is_new
+
+
+def _prune_one(transaction: Transaction, job: Job) -> None:
+    """A sandbox has its share of rows: those that were over first make room, then the oldest."""
+    transaction.execute(
+        "DELETE FROM jobs WHERE context = ? AND sandbox_id = ? AND job_id IN (SELECT job_id FROM jobs"
+        " WHERE context = ? AND sandbox_id = ? AND job_id <> ? ORDER BY ended_at IS NULL DESC, created_at DESC"
+        " LIMIT -1 OFFSET ?)",
+        (*(job.context, job.sandbox_id) * 2, job.id, MAX_ROWS_EACH - 1),
     )
 
 

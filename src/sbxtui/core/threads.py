@@ -20,7 +20,7 @@ async def run_abandonable(work: Callable[[], Result]) -> Result:
     """Run blocking work in a thread and wait for it. Cancelling gives up the wait; the work ends by its own limits."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
-    threading.Thread(target=_act, args=(loop, future, work), name="sbx-control", daemon=True).start()
+    threading.Thread(target=_act, args=(loop, future, work), name="sbx-call", daemon=True).start()
     return await future
 
 
