@@ -148,3 +148,12 @@ def test_the_example_that_serves_fastapi_serves_it_or_says_what_the_image_lacks(
     answers = {0: '{"message":"Hello from FastAPI in a sandbox!"}', 1: "This image has no FastAPI"}
     assert done.out.startswith(answers[done.code]), done.err
     assert names(sbx) == ["app"]
+
+
+async def test_an_error_of_the_caller_outlives_a_sandbox_that_somebody_else_removed(sbx: Sbx) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with await Sandbox.create("taken", memory=512):
+            await asyncio.to_thread(sbx.ok, "rm", "taken", "--yes")
+            raise ZeroDivisionError
+    async with await Sandbox.create("taken", memory=512):
+        await asyncio.to_thread(sbx.ok, "rm", "taken", "--yes")

@@ -15,22 +15,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import threading
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
+from sbxtui.core.errors import SandboxNotFound, SbxError
+from sbxtui.core.loopthread import LoopThread
 from sbxtui.core.model import Registration
 from sbxtui.settings import Settings, load
 from sbxtui.wiring import Services
 
 __all__ = ["ExecOutput", "Sandbox", "SyncSandbox"]
 
+log = logging.getLogger(__name__)
+
 _ACTOR = "python:you"
 _PIECE_BYTES = 1 << 20
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +235,23 @@ class Sandbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._is_ours:
-            await asyncio.shield(self.terminate())
-        self.close()
+        try:
+            if self._is_ours:
+                await asyncio.shield(self._end(is_failing=error is not None))
+        finally:
+            self.close()
+
+    async def _end(self, *, is_failing: bool) -> None:
+        try:
+            await self.terminate()
+        except SandboxNotFound:
+            # Somebody else removed it: that is what we want.
+            self._is_ours = False
+        except SbxError as exc:
+            if not is_failing:
+                raise
+            # The caller's own error says more than this one.
+            log.warning("sandbox `%s` was not terminated: %s", self.name, exc.message)
 
     def __repr__(self) -> str:
         return f"<Sandbox {self.name} {self.id}>"
@@ -244,7 +260,7 @@ class Sandbox:
 class SyncSandbox:
     """`Sandbox` for programs without asyncio, and for notebooks: the same methods, each returns when it is done."""
 
-    def __init__(self, sandbox: Sandbox, loop: _Loop) -> None:
+    def __init__(self, sandbox: Sandbox, loop: LoopThread) -> None:
         self._sandbox = sandbox
         self._loop = loop
 
@@ -260,7 +276,7 @@ class SyncSandbox:
 
     @classmethod
     def _made(cls, make: Callable[[], Coroutine[Any, Any, Sandbox]]) -> Self:
-        loop = _Loop()
+        loop = LoopThread()
         try:
             return cls(loop.run(make()), loop)
         except BaseException:
@@ -326,53 +342,14 @@ class SyncSandbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not self._loop.is_closed:
-            self._loop.run(self._sandbox.__aexit__(kind, error, traceback))
-        self.close()
+        try:
+            if not self._loop.is_closed:
+                self._loop.run(self._sandbox.__aexit__(kind, error, traceback))
+        finally:
+            self.close()
 
     def __repr__(self) -> str:
         return f"<SyncSandbox {self.name} {self.id}>"
-
-
-class _Loop:
-    """An event loop in a thread of its own, so that it works where another one runs already, as in a notebook."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="sbxtui", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing can be run any more."""
-        return self._loop.is_closed()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it and wait; an interrupted wait cancels the work and waits until it took back what it began."""
-        task = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return task.result()
-        except BaseException:
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(BaseException):
-                    self._drain()
-            raise
-
-    def _drain(self) -> None:
-        async def drain() -> None:
-            own = asyncio.current_task()
-            await asyncio.gather(*(one for one in asyncio.all_tasks() if one is not own), return_exceptions=True)
-
-        asyncio.run_coroutine_threadsafe(drain(), self._loop).result()
-
-    def close(self) -> None:
-        """End the thread; closing twice is harmless."""
-        if self._loop.is_closed():
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 @contextlib.asynccontextmanager
