@@ -10,6 +10,7 @@ import pytest
 
 from sbxtui.core.errors import RuntimeUnavailable, SbxError, UsageError
 from sbxtui.localcloud.runtimes.choose import candidates_for, choose_runtime
+from sbxtui.localcloud.runtimes.gvisor_choice import digest_of, settle
 from sbxtui.localcloud.runtimes.gvisor_probe import build_age, probe
 from sbxtui.localcloud.setup import set_up
 from tests.support.sandboxes import Place
@@ -33,7 +34,7 @@ def _runsc(place: Place, script: str, *, version: str = "release-20240729.0") ->
     (folder / "count").chmod(0o666)
     images = place.root / "images"
     images.mkdir(mode=0o711, exist_ok=True)
-    (images / "runsc.json").write_text(json.dumps({"path": str(program)}))
+    settle(images, program, "a test", digest_of(program))
     return program
 
 
@@ -100,6 +101,30 @@ def test_set_up_with_a_given_runsc_keeps_it_and_refuses_an_unsound_one(place: Pl
     with pytest.raises(SbxError, match="broken"):
         set_up(images, cache, other / "runsc")
     assert json.loads((images / "runsc.json").read_text())["path"] == str(program)
+
+
+def test_a_program_that_changed_since_it_was_settled_on_is_refused_unstarted(place: Place) -> None:
+    program = _runsc(place, SOUND)
+    before = program.read_text()
+    program.write_text(before + "# changed\n")
+    choice = choose_runtime("", place.root / "images")
+    assert choice.runtime.id == "bubblewrap"
+    assert "changed since `sbx local setup`" in choice.passed_over[0]
+    assert _starts(place) == 0
+    program.write_text(before)
+    assert probe(place.root / "images").ok
+
+
+def test_a_pointer_without_a_hash_is_refused(place: Place) -> None:
+    program = _runsc(place, SOUND)
+    (place.root / "images" / "runsc.json").write_text(json.dumps({"path": str(program)}))
+    assert "sbx local setup" in probe(place.root / "images").why_not
+
+
+def test_a_program_is_tried_before_anything_points_to_it(place: Place) -> None:
+    program = _runsc(place, f"[ ! -e {place.root}/images/runsc.json ] && echo alive")
+    (place.root / "images" / "runsc.json").unlink()
+    assert set_up(place.root / "images", place.root / "cache", program).path == str(program)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from sbxtui.core.errors import RuntimeUnavailable, SbxError
 from sbxtui.localcloud.keeper_client import KeeperClient, start_keeper
 from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.runtimes.choose import choose_runtime
+from sbxtui.localcloud.runtimes.gvisor_choice import digest_of, settle
 from sbxtui.localcloud.spec import SandboxSpec
 
 CALL_S = 60.0
@@ -153,7 +154,7 @@ def require_runtime(runtime: str, images_dir: Path) -> None:
 def point_to_runsc(images_dir: Path) -> None:
     """Let the sandboxes of these images find the runsc that was set up for this run, if one was."""
     if path := os.environ.get("SBX_TEST_RUNSC"):
-        (images_dir / "runsc.json").write_text(json.dumps({"path": path}))
+        settle(images_dir, Path(path), "given to the tests", digest_of(Path(path)))
 
 
 def processes_naming(text: str) -> list[int]:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ _TIMEOUT_S = 180.0
 # Builds known to start every time; sid's is not among them. Others come from the system's own suite.
 _KNOWN_GOOD = {"debian": ("trixie",)}
 _COMPONENTS = {"debian": "main", "ubuntu": "universe"}
+_OWN_KEYRING = re.compile(r"/(debian|ubuntu)-archive-[\w-]*keyring[\w.-]*$")
+_OWN_HOST = re.compile(r"://([\w.-]+\.)?(debian\.org|ubuntu\.com)(?=[:/]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,29 +35,64 @@ class Suite:
 
 
 @dataclass(frozen=True, slots=True)
+class _Source:
+    """One address and suite of the system's apt configuration, with what it takes from there."""
+
+    address: str
+    suite: str
+    keyring: str
+    components: tuple[str, ...]
+
+    def as_suite(self, name: str, component: str) -> Suite:
+        """A suite at this address; a key that is not a file of its own is left to what apt trusts anyhow."""
+        return Suite(name, self.address, component, self.keyring if self.keyring.startswith("/") else "")
+
+    def strangeness(self, distribution: str) -> int:
+        """0 where the distribution's own keys sign it, 1 at its own hosts without a key of its own, 2 without either:
+        a mirror, or somebody whose key all of apt trusts. 3 is signed by a stranger's key.
+        """
+        own_keyring = _OWN_KEYRING.search(self.keyring)
+        if own_keyring and own_keyring[1] == distribution:
+            return 0
+        if self.keyring:
+            return 3
+        return 1 if _OWN_HOST.search(self.address) else 2
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
-    """A program, and where it is from in words."""
+    """An unpacked program to try, where it is from in words, and where it goes once it is found good."""
 
     path: Path
     source: str
+    final: Path
+
+    def keep(self) -> Path:
+        """Move it into place, whatever was there before."""
+        self.final.parent.mkdir(parents=True, exist_ok=True)
+        self.path.replace(self.final)
+        return self.final
 
 
 def suites_to_try(apt_dir: Path = _APT_DIR, os_release: str | None = None) -> list[Suite]:
-    """Suites whose runsc may do, best first; empty where the system is none of apt's."""
+    """Suites whose runsc may do, best first; empty where the system is none of apt's.
+
+    Only sources that take the component the package is in count, and the distribution's own archive goes before anybody
+    else's: what a third party calls `runsc` is not what the distribution does.
+    """
     facts = _facts(os_release if os_release is not None else _read(Path("/etc/os-release")))
     distribution, own = facts.get("ID", ""), facts.get("VERSION_CODENAME", "")
     component = _COMPONENTS.get(distribution)
     if component is None or not own:
         return []
-    for address, suite, keyring in _sources(apt_dir):
-        if suite == own:
-            names = dict.fromkeys((*_KNOWN_GOOD.get(distribution, ()), own))
-            return [Suite(name, address, component, keyring) for name in names]
-    return []
+    sources = [one for one in _sources(apt_dir) if one.suite == own and component in one.components]
+    sources.sort(key=lambda one: one.strangeness(distribution))
+    names = dict.fromkeys((*_KNOWN_GOOD.get(distribution, ()), own))
+    return list(dict.fromkeys(one.as_suite(name, component) for one in sources for name in names))
 
 
-def _sources(apt_dir: Path) -> Iterator[tuple[str, str, str]]:
-    """Address, suite and keyring of everything the system gets binary packages from."""
+def _sources(apt_dir: Path) -> Iterator[_Source]:
+    """Everything the system gets binary packages from."""
     for file in [apt_dir / "sources.list", *sorted((apt_dir / "sources.list.d").glob("*"))]:
         text = _read(file)
         if file.suffix == ".sources":
@@ -64,21 +102,24 @@ def _sources(apt_dir: Path) -> Iterator[tuple[str, str, str]]:
                 keyring = re.search(r"signed-by=([^\]\s,]+)", line)
                 words = re.sub(r"\[[^\]]*\]", "", line).split()
                 if len(words) > 1:
-                    yield words[0], words[1], keyring[1] if keyring else ""
+                    yield _Source(words[0], words[1], keyring[1] if keyring else "", tuple(words[2:]))
 
 
-def _of_stanzas(text: str) -> Iterator[tuple[str, str, str]]:
+def _of_stanzas(text: str) -> Iterator[_Source]:
     for stanza in re.split(r"\n\s*\n", text):
         values = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.+)$", stanza, re.MULTILINE))
-        keyring = values.get("Signed-By", "")
+        # A key in the stanza itself begins on the next line.
+        keyring = values.get("Signed-By", "inline" if re.search(r"^Signed-By:", stanza, re.MULTILINE) else "").strip()
+        components = tuple(values.get("Components", "").split())
         if "deb" in values.get("Types", "").split() and values.get("Enabled", "yes") != "no":
             for address in values.get("URIs", "").split():
                 for suite in values.get("Suites", "").split():
-                    yield address, suite, keyring if keyring.startswith("/") else ""
+                    yield _Source(address, suite, keyring, components)
 
 
-def fetch_runsc(suite: Suite, cache_dir: Path) -> Fetched:
-    """Fetch, check and unpack the package; only the program stays, named by its version.
+@contextmanager
+def fetch_runsc(suite: Suite, cache_dir: Path) -> Iterator[Fetched]:
+    """Fetch, check and unpack the package; nothing of it stays but a program that is kept, named by its version.
 
     Raises:
         SbxError: apt or its tools are missing, the suite has no such package, or it cannot be fetched.
@@ -89,7 +130,7 @@ def fetch_runsc(suite: Suite, cache_dir: Path) -> Fetched:
     cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_dir, prefix=".apt-") as name:
         work = Path(name)
-        options = _private_apt(work, suite)
+        options = private_apt(work, suite)
         _run([*options, "update"], work)
         # apt compares the hash of what it fetched with the one the signed index tells, and refuses another.
         _run([*options, "download", "runsc"], work)
@@ -99,13 +140,14 @@ def fetch_runsc(suite: Suite, cache_dir: Path) -> Fetched:
         _run(["dpkg-deb", "-x", str(package), str(work / "unpacked")], work)
         version = package.name.split("_")[1]
         final = cache_dir / "runsc" / re.sub(r"[^A-Za-z0-9.+~-]", "-", version) / "runsc"
-        final.parent.mkdir(parents=True, exist_ok=True)
-        (work / "unpacked/usr/bin/runsc").chmod(0o755)
-        (work / "unpacked/usr/bin/runsc").replace(final)
-    return Fetched(final, f"package runsc {version} of {suite.name}, checked by apt")
+        program = work / "unpacked/usr/bin/runsc"
+        if program.is_symlink() or not program.is_file():
+            raise SbxError(f"the package of `{suite.name}` holds no runsc", hint="`sbx local setup --runsc PATH`")
+        program.chmod(0o755)
+        yield Fetched(program, f"package runsc {version} of {suite.name}, checked by apt", final)
 
 
-def _private_apt(work: Path, suite: Suite) -> list[str]:
+def private_apt(work: Path, suite: Suite) -> list[str]:
     """apt-get with state, cache and sources of its own."""
     for folder in ("lists/partial", "archives/partial", "parts"):
         (work / folder).mkdir(parents=True)
@@ -128,6 +170,11 @@ def _private_apt(work: Path, suite: Suite) -> list[str]:
         "Acquire::Languages": "none",
         "APT::Sandbox::User": "",
         "Debug::NoLocking": "true",
+        # Whatever the system's own settings allow itself.
+        "APT::Get::AllowUnauthenticated": "false",
+        "Acquire::AllowInsecureRepositories": "false",
+        "Acquire::AllowDowngradeToInsecureRepositories": "false",
+        "Acquire::AllowWeakRepositories": "false",
     }
     return ["apt-get", "-q", *(f"-o{name}={value}" for name, value in settings.items())]
 

@@ -12,15 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable, SbxError
-from sbxtui.localcloud.aptfetch import Fetched, fetch_runsc, suites_to_try
-from sbxtui.localcloud.runtimes.base import Probe
-from sbxtui.localcloud.runtimes.gvisor_probe import POINTER_NAME, build_age, digest_of, find_runsc, probe
-from sbxtui.localcloud.spec import write_private
+from sbxtui.localcloud.aptfetch import fetch_runsc, suites_to_try
+from sbxtui.localcloud.runtimes.gvisor_choice import digest_of, settle
+from sbxtui.localcloud.runtimes.gvisor_probe import build_age, probe_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,45 +46,43 @@ def set_up(images_dir: Path, cache_dir: Path, given: Path | None) -> SetUp:
         SbxError: There is none, it cannot be fetched, or it fails the probe: what was set up before stays.
     """
     if given is not None:
-        return _settle(images_dir, Fetched(given.absolute(), "given by path"))
+        program = given.absolute()
+        return _settle(images_dir, program, "given by path", keep=lambda: program)
     problems: list[str] = []
     for suite in suites_to_try():
         try:
             _say(f"fetching runsc of {suite.name} from this system's own package source")
-            return _settle(images_dir, fetch_runsc(suite, cache_dir))
+            with fetch_runsc(suite, cache_dir) as fetched:
+                return _settle(images_dir, fetched.path, fetched.source, keep=fetched.keep)
         except SbxError as exc:
             _say(exc.message)
             problems.append(f"{suite.name}: {exc.message}")
     raise RuntimeUnavailable(
-        f"no gVisor could be set up ({'; '.join(problems) or 'this system has no apt sources'})",
+        f"no gVisor could be set up ({'; '.join(problems) or 'this system has no apt source for it'})",
         hint="give a runsc of your own: `sbx local setup --runsc PATH`",
     )
 
 
-def _settle(images_dir: Path, fetched: Fetched) -> SetUp:
-    if not fetched.path.is_file():
-        raise RuntimeUnavailable(f"{fetched.path} is no program", hint="name the file `runsc` itself")
+def _settle(images_dir: Path, program: Path, source: str, *, keep: Callable[[], Path]) -> SetUp:
+    """Try the program where it lies; only a sound one is moved into place by `keep`, and remembered with its hash."""
+    if not program.is_file():
+        raise RuntimeUnavailable(f"{program} is no program", hint="name the file `runsc` itself")
     images_dir.mkdir(parents=True, exist_ok=True)
     images_dir.chmod(0o711)
-    pointer = images_dir / POINTER_NAME
-    before = pointer.read_text() if pointer.exists() else ""
-    write_private(pointer, json.dumps({"path": str(fetched.path), "source": fetched.source}))
-    _say(f"trying {fetched.path}")
-    answer = probe(images_dir, afresh=True)
-    if not answer.ok or find_runsc(images_dir) != fetched.path:
-        write_private(pointer, before) if before else pointer.unlink()
-        raise RuntimeUnavailable(answer.why_not or "it was replaced meanwhile", hint="try another build")
-    return _words(answer, fetched)
-
-
-def _words(answer: Probe, fetched: Fetched) -> SetUp:
+    _say(f"trying {program.name} ({source})")
+    sha256 = digest_of(program)
+    answer = probe_program(program, images_dir, afresh=True)
+    if not answer.ok:
+        raise RuntimeUnavailable(answer.why_not, hint="try another build")
+    final = keep()
+    settle(images_dir, final, source, sha256)
     return SetUp(
-        path=str(fetched.path),
+        path=str(final),
         version=answer.version,
         age=build_age(answer.version),
         platform=answer.how["platform"],
-        sha256=digest_of(fetched.path),
-        source=fetched.source,
+        sha256=sha256,
+        source=source,
     )
 
 

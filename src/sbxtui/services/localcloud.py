@@ -10,7 +10,8 @@ import shutil
 import signal
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sbxtui.control.api import ControlApi
@@ -27,6 +28,7 @@ _END_DEADLINE_S = 30.0
 _FORGET_DEADLINE_S = 5.0
 _POLL_S = 0.05
 _SET_UP_DEADLINE_S = 600.0
+_ANSWER_BYTES = 64 * 1024
 # The services whose calls the local cloud answers, as AWS clients name them in their variables.
 _SERVICES = ("LAMBDA_MICROVMS", "LAMBDA_CORE", "S3", "CLOUDWATCH_LOGS", "STS")
 
@@ -120,36 +122,60 @@ async def set_up(home: Home, runsc: Path | None, say: Callable[[str], None]) -> 
 
     Raises:
         RuntimeUnavailable: None could be had that starts every time; what was set up before stays.
-        TimedOut: The local cloud does not stop.
+        TimedOut: It took too long, or the local cloud does not stop.
     """
     if sys.platform != "linux":
         raise RuntimeUnavailable("gVisor needs Linux", hint="use an AWS context")
     command = [sys.executable, "-m", "sbxtui.localcloud.setup"]
     command += ["--images", str(home.trees_dir / ".images"), "--cache", str(home.cache_dir)]
     command += ["--runsc", str(runsc.absolute())] if runsc else []
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=without_aws(dict(os.environ)),
-    )
-    assert process.stdout is not None and process.stderr is not None
     try:
         async with asyncio.timeout(_SET_UP_DEADLINE_S):
-            async for line in process.stderr:
-                say(harmless_line(line.decode(errors="replace").strip()))
-            told = json.loads(await process.stdout.read() or b"{}")
-            await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode or "path" not in told:
-        words = harmless_line(str(told.get("error", "it ended without a word")))
-        raise RuntimeUnavailable(f"gVisor was not set up: {words}", hint=str(told.get("hint", "")))
+            told = answer_of(await _run_telling(command, say))
+    except TimeoutError as exc:
+        raise TimedOut(
+            f"gVisor was not set up within {_SET_UP_DEADLINE_S:g} s", hint="see that the network is up, and try again"
+        ) from exc
     await stop(home)
+    return told
+
+
+def answer_of(said: bytes) -> dict[str, str]:
+    """What the program that sets up said on stdout.
+
+    Raises:
+        RuntimeUnavailable: It failed, or said nothing of use.
+    """
+    try:
+        told: dict[str, object] = dict(json.loads(said))
+    except (ValueError, TypeError, RecursionError):
+        told = {"error": harmless_line(said.decode(errors="replace").strip(), limit=200) or "it ended without a word"}
+    if "error" in told or "path" not in told:
+        words = harmless_line(str(told.get("error", "it named no program")))
+        raise RuntimeUnavailable(f"gVisor was not set up: {words}", hint=harmless_line(str(told.get("hint", ""))))
     return {str(key): harmless_line(str(value)) for key, value in told.items()}
+
+
+async def _run_telling(command: Sequence[str], say: Callable[[str], None]) -> bytes:
+    """Run a program, telling its lines on stderr as they come; what it said on stdout. Cancelled, it is killed."""
+    with tempfile.TemporaryFile() as said:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=said,
+            stderr=asyncio.subprocess.PIPE,
+            env=without_aws(dict(os.environ)),
+        )
+        try:
+            while process.stderr is not None and (line := await process.stderr.readline()):
+                say(harmless_line(line.decode(errors="replace").strip()))
+            await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        said.seek(0)
+        return said.read(_ANSWER_BYTES)
 
 
 async def reset(home: Home, context: Context, plane: ControlApi, registry: Registry, actor: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -15,21 +14,21 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sbxtui.core.errors import RuntimeUnavailable
 from sbxtui.core.text import harmless_line
 from sbxtui.localcloud.limits import MIB
 from sbxtui.localcloud.runtimes.base import Probe, readable_path
 from sbxtui.localcloud.runtimes.bubblewrap_probe import PROBE_UID
 from sbxtui.localcloud.runtimes.gvisor_bundle import Bundle, host_binds
+from sbxtui.localcloud.runtimes.gvisor_choice import digest_of, find_runsc
 from sbxtui.localcloud.runtimes.interpreter import choose_interpreter
 from sbxtui.localcloud.runtimes.runsc import CONTAINER, PLATFORMS, common_flags
 from sbxtui.localcloud.spec import write_private
 
 STARTS = 8
-POINTER_NAME = "runsc.json"
 _ANSWERS_NAME = "runsc-probes.json"
 _AT_ONCE = 4
 _START_TIMEOUT_S = 20.0
-_PLACES = ("/usr/local/bin/runsc", "/usr/bin/runsc")
 # Some builds lose track of their own threads: several at once show it.
 _TRIAL = (
     "import threading\n"
@@ -49,19 +48,19 @@ class _Answer:
     boot_id: str
 
 
-_hashes: dict[tuple[str, int, int], str] = {}
-
-
-def probe(copies_dir: Path, *, afresh: bool = False) -> Probe:
-    """See `Runtime.probe`.
-
-    Args:
-        copies_dir: As in `choose_runtime`; answers are kept there.
-        afresh: Forget what was answered before.
-    """
-    found = find_runsc(copies_dir)
+def probe(copies_dir: Path) -> Probe:
+    """See `Runtime.probe`. Answers are kept in `copies_dir`."""
+    try:
+        found = find_runsc(copies_dir)
+    except RuntimeUnavailable as exc:
+        return Probe(False, why_not=exc.message)
     if found is None:
         return Probe(False, why_not="no runsc found; `sbx local setup` fetches it")
+    return probe_program(found, copies_dir)
+
+
+def probe_program(found: Path, copies_dir: Path, *, afresh: bool = False) -> Probe:
+    """Try this very program; `afresh` forgets what was answered before."""
     try:
         binary = _reachable(found, copies_dir)
         key = f"{digest_of(binary)[:24]} {os.uname().release} {'dropped' if os.geteuid() == 0 else 'own'}"
@@ -78,15 +77,6 @@ def probe(copies_dir: Path, *, afresh: bool = False) -> Probe:
     )
 
 
-def find_runsc(copies_dir: Path) -> Path | None:
-    """The one `sbx local setup` settled on if it is still there, else the system's."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        chosen = Path(json.loads((copies_dir / POINTER_NAME).read_text())["path"])
-        if chosen.is_file():
-            return chosen
-    return next((Path(place) for place in _PLACES if os.access(place, os.X_OK)), None)
-
-
 def build_age(version: str, now: datetime | None = None) -> str:
     """How old a build is, by the day in its version: `2 years old`; empty when it names none."""
     found = re.search(r"(20\d\d)(\d\d)(\d\d)", version)
@@ -97,16 +87,6 @@ def build_age(version: str, now: datetime | None = None) -> str:
         days = ((now or datetime.now(UTC)) - built).days
         return f"{days // 365} years old" if days >= 730 else f"{max(1, days // 30)} months old"
     return ""
-
-
-def digest_of(binary: Path) -> str:
-    """SHA-256 of a file; read again only when it changed."""
-    info = binary.stat()
-    key = (str(binary), info.st_size, info.st_mtime_ns)
-    if key not in _hashes:
-        with binary.open("rb") as file:
-            _hashes[key] = hashlib.file_digest(file, "sha256").hexdigest()
-    return _hashes[key]
 
 
 def _reachable(binary: Path, copies_dir: Path) -> Path:
