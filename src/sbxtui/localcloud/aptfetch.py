@@ -170,6 +170,8 @@ def private_apt(work: Path, suite: Suite) -> list[str]:
         "Acquire::Languages": "none",
         "APT::Sandbox::User": "",
         "Debug::NoLocking": "true",
+        # An index that cannot be had is told as that, not as a package nobody has.
+        "APT::Update::Error-Mode": "any",
         # Whatever the system's own settings allow itself.
         "APT::Get::AllowUnauthenticated": "false",
         "Acquire::AllowInsecureRepositories": "false",
