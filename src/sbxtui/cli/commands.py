@@ -47,9 +47,9 @@ async def attach(call: Call) -> int:
     job = await find_job(call)
     start = call.args.start
     if job.has_terminal and sys.stdin.isatty() and not call.out.is_json:
-        return await run_on_terminal(
-            call, call.services.jobs.attach(job), cursor=start, is_typing=not call.args.no_stdin
-        )
+        attaching = call.services.jobs.attach(job)
+        is_plain = sys.stdout.isatty() and not call.args.raw
+        return await run_on_terminal(call, attaching, cursor=start, is_typing=not call.args.no_stdin, is_plain=is_plain)
     with interrupts(call) as presses:
         presses.job_started(job)
         try:

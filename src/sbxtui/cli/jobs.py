@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 from contextlib import aclosing
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
+from sbxtui.cli.plaintext import PlainText
 from sbxtui.cli.tail import LastLines
 from sbxtui.core.errors import UsageError
 from sbxtui.core.jobs import Channel, Job, JobExit, JobGap, JobOutput, JobPiece, signal_name
@@ -40,18 +42,21 @@ async def output(call: Call) -> int:
     if args.start is not None and args.tail is not None:
         raise UsageError("--from and --tail exclude each other")
     job = await find_job(call)
+    plain = plain_text(call, job)
     last = None if args.tail is None else LastLines(args.tail)
     cursor = args.start or 0
     if last is not None:
         cursor = await _skip_to_tail(call, job, last)
         for line in last.pieces():
-            await _show(call, line)
+            await _show(call, line, plain)
         if not args.follow:
             return 0
     pieces = call.services.jobs.follow(job, cursor=cursor, until_quiet=not args.follow)
     async with aclosing(pieces):
         async for piece in pieces:
-            await _show(call, piece)
+            await _show(call, piece, plain)
+    if plain is not None:
+        await call.out.pass_on(plain.rest())
     return 0
 
 
@@ -75,6 +80,11 @@ async def find_job(call: Call) -> Job:
     return await call.services.job_lists.find(call.args.job, row)
 
 
+def plain_text(call: Call, job: Job) -> PlainText | None:
+    """What makes old output of a job's terminal harmless for ours; None where its bytes are to pass as they are."""
+    return PlainText() if job.has_terminal and sys.stdout.isatty() and not call.args.raw else None
+
+
 async def _skip_to_tail(call: Call, job: Job, last: LastLines) -> int:
     """Read all that is kept into `last`; returns the cursor behind it."""
     cursor = 0
@@ -90,13 +100,14 @@ async def _skip_to_tail(call: Call, job: Job, last: LastLines) -> int:
     return cursor
 
 
-async def _show(call: Call, piece: JobPiece) -> None:
+async def _show(call: Call, piece: JobPiece, plain: PlainText | None) -> None:
     if call.out.is_json:
         call.out.json(_piece_json(piece))
         return
     match piece:
         case JobOutput():
-            await call.out.pass_on(piece.data, is_stderr=piece.channel is Channel.ERR)
+            data = piece.data if plain is None else plain.of(piece.data)
+            await call.out.pass_on(data, is_stderr=piece.channel is Channel.ERR)
         case JobGap():
             call.out.note(f"note: {piece.end - piece.start} bytes of output are no longer kept here")
         case JobExit():

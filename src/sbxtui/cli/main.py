@@ -21,9 +21,13 @@ _BROKEN_PIPE = 128 + signal.SIGPIPE
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `sbx` with `argv` (default: this process's) and return its exit code."""
-    fill_closed_streams()
-    code = _main(list(sys.argv[1:] if argv is None else argv))
-    lost = settle_streams()
+    try:
+        fill_closed_streams()
+        code = _main(list(sys.argv[1:] if argv is None else argv))
+        lost = settle_streams()
+    except KeyboardInterrupt:
+        # While an error was being told, or the streams were being settled.
+        return Interrupted.exit_code
     if lost is None or code:
         return code
     if isinstance(lost, BrokenPipeError):
@@ -57,10 +61,29 @@ def _main(words: list[str]) -> int:
         out.error(error)
         _show_traceback(is_debug)
         return _error_code(words, error)
-    except Exception as exc:  # noqa: BLE001 - the last boundary of this process
-        out.error(_fault(exc))
-        _show_traceback(is_debug)
-        return _error_code(words, None)
+    except BaseException as exc:  # noqa: BLE001 - the last boundary of this process
+        return _unforeseen(exc, out, words, is_debug=is_debug)
+
+
+def _unforeseen(exc: BaseException, out: Output, words: list[str], *, is_debug: bool) -> int:
+    if _is_interrupt(exc):
+        out.error(Interrupted("interrupted"))
+        return Interrupted.exit_code
+    if not isinstance(exc, Exception):
+        raise exc
+    out.error(_fault(exc))
+    _show_traceback(is_debug)
+    return _error_code(words, None)
+
+
+def _is_interrupt(exc: BaseException | None) -> bool:
+    """Whether a Ctrl-C is behind this: it may land while the event loop is half built, or half closed."""
+    while exc is not None:
+        # By its name: asyncio is not imported for what needs no loop.
+        if isinstance(exc, KeyboardInterrupt) or type(exc).__name__ == "CancelledError":
+            return True
+        exc = exc.__context__
+    return False
 
 
 def _dispatch(args: argparse.Namespace, out: Output) -> int:
@@ -88,7 +111,7 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
     try:
         result = run(Call(args, settings, out, services))
         if inspect.iscoroutine(result):
-            result = asyncio.run(_until_told(result))
+            result = asyncio.run(_until_told(result, out))
         for what, error in services.unsaved.items():
             out.note(f"note: not written down: {what}; {error.message}")
         return int(result or 0)
@@ -96,7 +119,7 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
         services.close()
 
 
-async def _until_told(work: Coroutine[Any, Any, object]) -> object:
+async def _until_told(work: Coroutine[Any, Any, object], out: Output) -> object:
     """Run a verb; SIGTERM and a terminal that hangs up end it as Ctrl-C does, with everything it began taken back."""
     import asyncio
 
@@ -118,6 +141,16 @@ async def _until_told(work: Coroutine[Any, Any, object]) -> object:
         if not told:
             raise
         return 128 + told[0]
+    except SbxError as exc:
+        own = asyncio.current_task()
+        is_interrupted = own is not None and own.cancelling() > 0
+        if not told and not is_interrupted:
+            raise
+        # What failed on the way out is told, but the end that was asked for is what counts.
+        out.note(f"note: {exc.message}")
+        if told:
+            return 128 + told[0]
+        raise asyncio.CancelledError from exc
 
 
 def _error_code(words: Sequence[str], error: SbxError | None) -> int:

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from sbxtui.cli.call import Call
 from sbxtui.cli.ended import finish
 from sbxtui.cli.output import terminal_kind
+from sbxtui.cli.plaintext import PlainText
 from sbxtui.cli.rawmode import Keyboard, RawTerminal, TerminalModes, size_of
 from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.jobs import Job, TerminalSize
@@ -37,7 +38,12 @@ async def shell(call: Call) -> int:
 
 
 async def run_on_terminal(
-    call: Call, attaching: AbstractAsyncContextManager[Attachment], *, cursor: int | None = 0, is_typing: bool = True
+    call: Call,
+    attaching: AbstractAsyncContextManager[Attachment],
+    *,
+    cursor: int | None = 0,
+    is_typing: bool = True,
+    is_plain: bool = False,
 ) -> int:
     """Lend our terminal to a job until it ends or the person leaves; returns the exit code.
 
@@ -45,6 +51,7 @@ async def run_on_terminal(
         call: The call.
         attaching: To a job on a terminal; entered and left here.
         cursor: Where in its output to begin; None shows what was last said and has programs draw themselves anew.
+        is_plain: Show as plain text what was said before we came.
         is_typing: Pass on what is typed, Ctrl-C too; else our terminal stays as it is.
     """
     keyboard, modes = Keyboard(sys.stdin.fileno()), TerminalModes()
@@ -59,17 +66,16 @@ async def run_on_terminal(
             keyboard.hang_up()
 
     job: Job | None = None
+    result: ExecResult | None = None
     try:
         async with attaching as attachment, _lent(call, attachment, modes, is_lent=is_typing):
             job = attachment.job
-            if cursor is None:
-                cursor = await _show_latest(call, attachment, modes)
-                await _draw_anew(attachment)
+            cursor = await _catch_up(call, attachment, modes, cursor, is_plain=is_plain)
             stdin = keyboard.typed() if is_typing else None
             running = asyncio.ensure_future(attachment.run(cursor=cursor, stdin=stdin, on_output=write))
             result = await _until_left(running, keyboard)
     except asyncio.CancelledError:
-        if job is not None:
+        if job is not None and result is None:
             _say_left(call, job)
         raise
     if result is not None:
@@ -145,6 +151,24 @@ async def _until_left(running: asyncio.Future[ExecResult], keyboard: Keyboard) -
         for task in (running, leaving):
             task.cancel()
         await asyncio.gather(running, leaving, return_exceptions=True)
+
+
+async def _catch_up(
+    call: Call, attachment: Attachment, modes: TerminalModes, cursor: int | None, *, is_plain: bool
+) -> int:
+    """Show what was said before as far as it is not to be passed on as it is; returns the cursor behind it."""
+    if cursor is None:
+        cursor = await _show_latest(call, attachment, modes)
+    elif is_plain:
+        plain = PlainText()
+        async for piece in attachment.said(cursor):
+            await call.out.pass_on(plain.of(piece.data).replace(b"\n", b"\r\n"))
+            cursor = piece.cursor + len(piece.data)
+        await call.out.pass_on(plain.rest())
+    else:
+        return cursor
+    await _draw_anew(attachment)
+    return cursor
 
 
 async def _show_latest(call: Call, attachment: Attachment, modes: TerminalModes) -> int:

@@ -190,6 +190,7 @@ def _jobs(add: Adder) -> None:
     output.add_argument("--follow", action="store_true", help="go on until it ends; Ctrl-C leaves it running")
     output.add_argument("--tail", type=count, default=None, metavar="N", help="the last N lines")
     for parser in (attach, output):
+        parser.add_argument("--raw", action="store_true", help="pass a terminal's escapes on to yours as they are")
         parser.add_argument(
             "--from", dest="start", type=count, default=None, metavar="N", help="begin at byte N of its output"
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 
 from sbxtui.core.errors import Conflict
 from sbxtui.core.jobs import Job, JobOutput, TerminalSize
@@ -49,16 +50,23 @@ class Attachment:
         """Give the job's terminal another size; everybody who is attached sees what that changes."""
         await self._guest.jobs.resize(self.job.id, size.cols, size.rows)
 
+    async def said(self, cursor: int) -> AsyncGenerator[JobOutput, None]:
+        """What the job has said by now, from `cursor` on; what is no longer kept is passed over."""
+        pieces = self._guest.jobs.follow(self.job.id, cursor=cursor, until_quiet=True)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if isinstance(piece, JobOutput):
+                    yield piece
+
     async def latest(self, limit_bytes: int) -> tuple[bytes, int]:
         """The last bytes of the log, at most `limit_bytes`, and the cursor behind them."""
         cursor = self.job.cursor
         data = bytearray()
         start = max(0, cursor - limit_bytes)
-        async for piece in self._guest.jobs.follow(self.job.id, cursor=start, until_quiet=True):
-            if isinstance(piece, JobOutput):
-                data += piece.data
-                del data[:-limit_bytes]
-                cursor = piece.cursor + len(piece.data)
+        async for piece in self.said(start):
+            data += piece.data
+            del data[:-limit_bytes]
+            cursor = piece.cursor + len(piece.data)
         return bytes(data), cursor
 
     def _check_input(self) -> None:
