@@ -27,12 +27,23 @@ _UNDONE = frozenset(
     b"1 7 9 25 47 66 1000 1001 1002 1003 1004 1005 1006 1015 1016 1047 1049 2004 2026 2031 2048".split()
 )
 
+# What else a program may change, by how it does that, and what undoes it. A terminal's margins are reset around its
+# cursor, which that would send home.
+_OTHERS = (
+    (re.compile(rb"\x1b\[>[\d;]*u"), b"\x1b[<u"),
+    (re.compile(rb"\x1b\[>4;[\d;]*m"), b"\x1b[>4m"),
+    (re.compile(rb"\x1b="), b"\x1b>"),
+    (re.compile(rb"\x1b\[\d*;\d*r"), b"\x1b7\x1b[r\x1b8"),
+    (re.compile(rb"\x1b\([^B]|\x0e"), b"\x1b(B\x0f"),
+)
+
 
 class TerminalModes:
     """Follows which modes output sets, to undo those of a program that was left in the middle."""
 
     def __init__(self) -> None:
         self._changed: set[bytes] = set()
+        self._others: set[bytes] = set()
         self._rest = b""
 
     def follow(self, data: bytes) -> None:
@@ -43,6 +54,7 @@ class TerminalModes:
                 if mode in _UNDONE:
                     is_usual = (found[2] == b"h") == (mode in _USUALLY_SET)
                     (self._changed.discard if is_usual else self._changed.add)(mode)
+        self._others.update(undo for sets, undo in _OTHERS if sets.search(data))
         start = data.rfind(b"\x1b", -_LONGEST_MODE)
         is_cut = start >= 0 and not _MODES.match(data, start)
         self._rest = data[start:] if is_cut else b""
@@ -54,12 +66,13 @@ class TerminalModes:
 
     def undoing(self) -> bytes:
         """What to write so that the terminal is as usual again; empty when nothing was left behind."""
-        if not self._changed:
+        if not self._changed and not self._others:
             return b""
         # The alternate screen last: its own cursor and keys are put right before it goes.
         order = sorted(self._changed, key=lambda mode: (mode in _ALTERNATE, int(mode)))
         pieces = [b"\x1b[?%s%s" % (mode, b"h" if mode in _USUALLY_SET else b"l") for mode in order]
-        return b"".join(pieces) + b"\x1b[0m"
+        others = [undo for _, undo in _OTHERS if undo in self._others]
+        return b"".join([*others, *pieces]) + b"\x1b[0m"
 
 
 class RawTerminal:
