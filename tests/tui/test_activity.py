@@ -76,10 +76,14 @@ def lines(driver: Driver) -> list[str]:
     return [one.line for one in driver.main.query_one(ActivityTab).changes]
 
 
+def status(driver: Driver) -> str:
+    return shown(driver.main.query_one("#activity-status", Static))
+
+
 async def test_changes_of_other_faces_come_in_with_author_duration_and_result(tmp_path: Path) -> None:
     record(tmp_path, "sandbox.suspend", "api", took_s=3.2)
     async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api"), sandbox("web")]), size=(160, 40)) as driver:
-        await driver.press("4")
+        await driver.press("4", "tab", "A")
         await driver.until(lambda: lines(driver) == ["sbx stop api"])
         record(tmp_path, "sandbox.resume.failed", "web", error="it is gone", took_s=0.5)
         await driver.until(lambda: "sbx start web" in driver.text())
@@ -89,14 +93,15 @@ async def test_changes_of_other_faces_come_in_with_author_duration_and_result(tm
 
 async def test_the_line_is_copied_the_details_shown_and_one_sandbox_kept_apart(tmp_path: Path) -> None:
     record(tmp_path, "sandbox.suspend", "api")
-    record(tmp_path, "sandbox.suspend", "web")
+    record(tmp_path, "sandbox.suspend.failed", "web")
     async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api"), sandbox("web")]), size=(160, 40)) as driver:
         await driver.press("g", "4", "tab")
         await driver.until(lambda: len(lines(driver)) == 2)
+        assert status(driver) == "1 change of api · 0 failed · A: all sandboxes"
+        await driver.press("A")
+        assert status(driver) == "2 changes of all sandboxes · 1 failed · A: this one"
         await driver.press("k", "y")
         await driver.until(lambda: driver.app.clipboard == "sbx stop api")
-        await driver.press("A")
-        assert shown(driver.main.query_one("#activity-status", Static)) == "1 change of api · 0 failed"
-        await driver.press("enter")
+        await driver.press("A", "enter")
         assert isinstance(driver.app.screen, PageScreen)
         assert "what     sbx stop api" in driver.text()

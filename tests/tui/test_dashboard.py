@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
+
+import pytest
 
 from sbxtui.core.errors import ControlUnavailable, QuotaExceeded, StoreTooNew
 from sbxtui.core.model import SandboxState
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.screens.create import CreateScreen
 from sbxtui.tui.screens.page import PageScreen
+from sbxtui.tui.widgets import bars
 from tests.support.fake_services import FakeCloud, sandbox
 from tests.tui.driving import dashboard
 
@@ -37,6 +41,14 @@ async def test_the_header_says_context_isolation_and_counts(tmp_path: Path) -> N
     async with dashboard(tmp_path, three()) as driver:
         first = driver.text().splitlines()[0]
         assert "local  namespaces — shared kernel  2 running  1 suspended" in first
+
+
+async def test_on_80_columns_the_header_tells_counts_rather_than_asides(tmp_path: Path) -> None:
+    cloud = FakeCloud(
+        sandboxes=[sandbox("api"), sandbox("etl", SUSPENDED)], isolation="namespaces (bubblewrap) — shared host kernel"
+    )
+    async with dashboard(tmp_path, cloud, size=(80, 24)) as driver:
+        assert "namespaces — shared host kernel  1 running  1 suspended" in driver.text().splitlines()[0]
 
 
 async def test_no_isolation_is_said_in_words(tmp_path: Path) -> None:
@@ -156,8 +168,21 @@ async def test_creating_asks_for_name_and_size_and_says_the_network(tmp_path: Pa
         assert "$ sbx create lab --memory 2048" in driver.text()
         await driver.press("tab", "right", "enter")
         await driver.until(lambda: "created lab" in driver.status())
+        assert "created lab" in driver.main.notes.text()
         assert [(name, options.memory_mib) for name, options in cloud.created] == [("lab", 4096)]
         await driver.until(lambda: driver.main.fleet.selected and driver.main.fleet.selected.name == "lab")
+
+
+async def test_what_was_done_leaves_the_status_line_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        await driver.press("g", "d", "y")
+        await driver.until(lambda: "removed api" in driver.status())
+        later = monotonic() + 60
+        monkeypatch.setattr(bars, "monotonic", lambda: later)
+        await driver.until(lambda: driver.status().strip() == "")
+        assert "removed api" in driver.main.notes.text()
 
 
 async def test_a_name_that_cannot_be_is_said_while_typing_and_makes_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from sbxtui.tui.screens.create import CreateScreen
 from sbxtui.tui.screens.page import PageScreen
 from sbxtui.tui.tabs.registry import all_actions
 from sbxtui.tui.themes import DEFAULT_THEME, THEME_NAMES
-from sbxtui.tui.widgets.panes import DetailPane
+from sbxtui.tui.widgets.panes import DetailPane, FilterInput
 from tests.support.fake_services import FakeCloud, sandbox
 from tests.tui.driving import dashboard
 
@@ -27,6 +27,8 @@ async def test_the_filter_filters_while_typing_and_escape_goes_back_up(tmp_path:
         assert "Sandboxes 1/3" in driver.text()
         await driver.press("enter")
         assert len(driver.main.fleet.rows) == 1
+        assert not driver.main.query_one(FilterInput).display
+        assert "Sandboxes 1/3 · /state:susp" in driver.text()
         await driver.press("escape")
         await driver.until(lambda: len(driver.main.fleet.rows) == 3)
 

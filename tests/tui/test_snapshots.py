@@ -40,7 +40,7 @@ def every_kind() -> list[Sandbox]:
     state = SandboxState
     return [
         sandbox("api-tests", created_at=NOW - timedelta(minutes=14), labels={"team": "web"}),
-        sandbox("agent-7f3", created_at=NOW - timedelta(minutes=3)),
+        sandbox("agent-7f3", created_at=NOW - timedelta(minutes=3), facts={"isolation": "process — NOT isolated"}),
         sandbox("etl-nightly", state.SUSPENDED, created_at=NOW - timedelta(hours=26)),
         sandbox("fuzz-12", state.TERMINATED, created_at=NOW - timedelta(hours=2), state_reason="out of memory"),
         sandbox("warm-1", state.PENDING, created_at=NOW - timedelta(seconds=2), state_reason="launching"),

@@ -11,7 +11,17 @@ from rich.cells import cell_len
 from sbxtui.core.errors import AccessDenied, ControlUnavailable, SbxError
 from sbxtui.core.model import SandboxState
 from sbxtui.tui.widgets.columns import GUTTER_WIDTH, fitted, layout
-from sbxtui.tui.words import LastSeen, counts_text, error_text, freshness_text, shown_name, state_text, why_text
+from sbxtui.tui.words import (
+    LastSeen,
+    counts_text,
+    error_text,
+    freshness_text,
+    hung,
+    isolation_word,
+    shown_name,
+    state_text,
+    why_text,
+)
 from tests.support.fake_services import sandbox
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -55,6 +65,7 @@ def test_counts_that_do_not_fit_are_counted_together() -> None:
     assert counts_text(sandboxes) == "2 running  1 unknown  1 suspended  1 ended"
     assert counts_text(sandboxes, 40) == "2 running  1 unknown  2 others"
     assert counts_text(sandboxes, 20) == "2 running  3 others"
+    assert counts_text(sandboxes[1:3], 19) == "1 running  1 other"
     assert counts_text(sandboxes, 9) == "5 in all"
     assert counts_text(sandboxes, 3) == ""
 
@@ -79,10 +90,45 @@ def test_columns_fit_their_width_and_name_and_state_never_go(width: int) -> None
     assert slots[-1].start + slots[-1].width <= width
 
 
-def test_columns_go_in_the_order_why_image_net_age() -> None:
-    shown = [frozenset(slot.column.name for slot in layout(width)) for width in range(120, 29, -1)]
+@pytest.mark.parametrize(
+    ("wrong_width", "order"),
+    [(0, ["WHY", "IMAGE", "NET", "ISOLATION", "AGE"]), (40, ["IMAGE", "NET", "WHY", "ISOLATION", "AGE"])],
+)
+def test_columns_go_in_an_order_and_the_reason_later_while_something_is_wrong(
+    wrong_width: int, order: list[str]
+) -> None:
+    shown = [
+        frozenset(slot.column.name for slot in layout(width, wrong_width=wrong_width)) for width in range(120, 29, -1)
+    ]
     gone = [name for wide, narrow in pairwise(shown) for name in wide - narrow]
-    assert gone == ["WHY", "IMAGE", "NET", "AGE"]
+    assert gone == order
+
+
+def test_a_reason_is_readable_on_80_columns() -> None:
+    reason = "killed for using too much"
+    [why] = [slot for slot in layout(78, name_width=12, wrong_width=len(reason)) if slot.column.name == "WHY"]
+    assert why.width >= len(reason)
+
+
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [
+        ("gVisor (user-space kernel)", "gVisor"),
+        ("namespaces (bubblewrap) — shared host kernel", "namespaces"),
+        ("process — NOT isolated", "process!"),
+        ("", "?"),
+    ],
+)
+def test_a_sandbox_tells_its_isolation_in_one_word(words: str, word: str) -> None:
+    assert isolation_word(sandbox("a", facts={"isolation": words})) == word
+
+
+def test_what_a_long_line_goes_on_with_stands_below_its_last_column() -> None:
+    line = "  ctrl+x          cut             Takes what is marked away from here."
+    lines = hung(f"{line}\nshort", 68).split("\n")
+    assert lines[0].startswith("  ctrl+x") and lines[1] == " " * 34 + lines[1].strip()
+    assert " ".join(one.strip() for one in lines[:-1]).split() == line.split()
+    assert all(len(one) <= 68 for one in lines) and lines[-1] == "short"
 
 
 @pytest.mark.parametrize("text", ["", "short", "exactly-10", "much longer than that", "日本語の名前です", "a日b本c語d"])

@@ -47,7 +47,7 @@ def _lines(actions: Iterable[Action]) -> list[str]:
     lines = []
     for action in actions:
         keys = " ".join(shown_key(key) for key in action.keys.split(","))
-        lines.append(f"  {keys:<15} {action.label:<14} {action.consequence}".rstrip())
+        lines.append(f"  {keys:<15}  {action.label:<14}  {action.consequence}".rstrip())
         if action.cli:
-            lines.append(f"  {'':<15} {'':<14} $ {action.cli}")
+            lines.append(f"  {'':<15}  {'':<14}  $ {action.cli}")
     return lines

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from textwrap import wrap
 
 from sbxtui.core.errors import SbxError
+from sbxtui.core.isolation import short_isolation
 from sbxtui.core.model import Sandbox, SandboxState
 from sbxtui.core.text import harmless, harmless_line, short_age
 
@@ -25,6 +28,7 @@ STATE_WORDS: dict[SandboxState, tuple[str, str, str]] = {
 _COUNT_ORDER = sorted(
     STATE_WORDS, key=(SandboxState.RUNNING, SandboxState.UNKNOWN, SandboxState.SUSPENDED, *STATE_WORDS).index
 )
+_GAP = re.compile(r" {2,}")
 _FRESH = timedelta(seconds=2)
 _STALE = timedelta(seconds=12)
 
@@ -66,6 +70,12 @@ def isolation_text(sandbox: Sandbox) -> str:
 def is_isolated(words: str) -> bool:
     """Whether the words of an isolation promise any."""
     return bool(words) and "NOT isolated" not in words
+
+
+def isolation_word(sandbox: Sandbox) -> str:
+    """The isolation in one word: `gVisor`, `namespaces`; `process!` where there is none, `?` where it is not told."""
+    words = isolation_text(sandbox)
+    return short_isolation(words) + "!" * (not is_isolated(words)) if words else "?"
 
 
 def why_text(sandbox: Sandbox, last_seen: LastSeen | None, now: datetime, failed: str = "") -> str:
@@ -135,10 +145,27 @@ def counts_text(sandboxes: Iterable[Sandbox], room: int = 1_000) -> str:
     for shown in range(len(states), -1, -1):
         parts = [f"{counts[state]} {STATE_WORDS[state][1]}" for state in states[:shown]]
         if others := sum(counts[state] for state in states[shown:]):
-            parts.append(f"{others} others" if shown else f"{others} in all")
+            parts.append(f"{others} other{'s' * (others > 1)}" if shown else f"{others} in all")
         if len(text := "  ".join(parts)) <= room:
             return text
     return ""
+
+
+def hung(text: str, width: int) -> str:
+    """`text` with lines of at most `width` cells; what a long line goes on with stands below its last column.
+
+    Columns are what two or more spaces part. A column that leaves less than half the width is none.
+    """
+    return "\n".join(_hung_line(line, width) for line in text.split("\n"))
+
+
+def _hung_line(line: str, width: int) -> str:
+    if len(line) <= width or width <= 0:
+        return line
+    starts = [gap.end() for gap in _GAP.finditer(line) if gap.end() <= width // 2]
+    indent = " " * (starts[-1] if starts else 0)
+    head, rest = line[: len(indent)], line[len(indent) :]
+    return "\n".join(wrap(rest, width, initial_indent=head, subsequent_indent=indent, drop_whitespace=True)) or line
 
 
 def names_text(names: Sequence[str], *, limit: int = 3) -> str:

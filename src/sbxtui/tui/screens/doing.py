@@ -10,9 +10,11 @@ from itertools import count
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import Sandbox, SandboxRecord
 from sbxtui.core.names import check_name
-from sbxtui.core.text import iso
+from sbxtui.core.text import harmless_line, iso
+from sbxtui.tui import clock
 from sbxtui.tui.fleet import untracked_ids
 from sbxtui.tui.messages import LeaveAsked
+from sbxtui.tui.notes import Note
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.operations import can_resume, can_suspend
 from sbxtui.tui.screens.ask import AskScreen
@@ -174,8 +176,9 @@ class Doing(Telling):
         return self.query_one(StatusBar).works
 
     def end_work(self, work: str, words: str, tone: str) -> None:
-        """A piece of work ended with `words`."""
+        """A piece of work ended with `words`: told for a while, and kept."""
         self.query_one(StatusBar).end(work, words, tone)
+        self.notes.add(Note(clock.now(), harmless_line(words), "warning" if tone == "warn" else "information"))
 
     def highlighting(self) -> str:
         """The pygments style that is readable on the theme; empty for none."""

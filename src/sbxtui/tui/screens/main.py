@@ -98,12 +98,11 @@ class MainScreen(Moving):
     @on(messages.Created)
     def created(self, message: messages.Created) -> None:
         """Go to the new sandbox, or say why there is none."""
-        status = self.query_one(StatusBar)
         if message.error is not None:
-            status.end(message.work, f"create failed: {message.error.message}", "warn")
+            self.end_work(message.work, f"create failed: {message.error.message}", "warn")
             self.failed(f"create {message.name}".strip(), message.error)
             return
-        status.end(message.work, f"created {message.name}", "good")
+        self.end_work(message.work, f"created {message.name}", "good")
         self._awaited_name = message.name
         self._go_to_awaited()
         self.services.watch.look_now()
@@ -118,7 +117,7 @@ class MainScreen(Moving):
         # Suspending says when the platform will end it: that is worth the line.
         words += [good[0].words] if len(good) == 1 and good[0].words not in ("", message.done) else []
         words += [f"{len(bad)} failed"] if bad else []
-        self.query_one(StatusBar).end(message.work, ": ".join(words), "warn" if bad else "good")
+        self.end_work(message.work, ": ".join(words), "warn" if bad else "good")
         keys = {shown_name(one): key_of(one) for one in message.targets}
         for one in good:
             self.fleet.failures.pop(keys.get(one.name, ""), None)

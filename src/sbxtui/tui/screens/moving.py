@@ -129,6 +129,10 @@ class Moving(Helping):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         is_detail = self.query_one("#detail") in event.widget.ancestors_with_self
         self.set_class(is_detail, "-detail-front")
+        box = self.query_one(FilterInput)
+        if event.widget is not box:
+            # What filters stands in the list's border; the line is for typing it.
+            box.display = False
         self.query_one(KeyBar).show(self.actions_here())
 
     def on_screen_suspend(self) -> None:

@@ -12,6 +12,18 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from sbxtui.core.text import harmless, harmless_line
+from sbxtui.tui.words import hung
+
+
+class PageText(Static):
+    """Text whose lines, where they are too long, go on below where they say something."""
+
+    def __init__(self, text: str, *, id: str | None = None) -> None:
+        super().__init__(text, markup=False, id=id)
+        self._text = text
+
+    def on_resize(self) -> None:
+        self.update(Content(hung(self._text, self.size.width)))
 
 
 class PageScreen(ModalScreen[None]):
@@ -35,7 +47,7 @@ class PageScreen(ModalScreen[None]):
             dialog.border_title = Content(self.page_title)
             dialog.border_subtitle = "esc closes · y copies"
             with VerticalScroll(id="page-body"):
-                yield Static(self.text, markup=False, id="page-text")
+                yield PageText(self.text, id="page-text")
 
     def action_close(self) -> None:
         self.dismiss(None)

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from sbxtui.core.model import Event
-from sbxtui.core.text import iso
+from sbxtui.core.text import harmless_line, iso
 from sbxtui.tui.actions import SANDBOXES, Action
 from sbxtui.tui.changes import Change, changes_of
 from sbxtui.tui.tabs.base import Tab, View
@@ -25,9 +25,7 @@ ACTIVITY = "activity"
 ACTIONS = (
     Action("activity_copy", "y", "copy line", "", "Copies the command line under the cursor.", 2, ACTIVITY),
     Action("activity_open", "enter", "details", "", "All that is known of the change.", 3, ACTIVITY),
-    Action(
-        "activity_scope", "A", "all or one", "sbx events NAME", "Of all sandboxes, or the selected one.", 4, ACTIVITY
-    ),
+    Action("activity_scope", "A", "all or one", "sbx events NAME", "Of the selected sandbox, or of all.", 4, ACTIVITY),
 )
 # So many events are kept here; older ones are in `sbx events`.
 MAX_EVENTS = 500
@@ -48,9 +46,10 @@ class ActivityTab(Tab):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.changes: list[Change] = []
-        self.is_all = True
+        self.is_all = False
         self._events: list[Event] = []
-        self._subject = ""
+        # None: no sandbox is selected, so all are meant.
+        self._subject: str | None = None
 
     def compose(self) -> ComposeResult:
         yield RowList((ACTIVITY, SANDBOXES), id="changes")
@@ -92,11 +91,11 @@ class ActivityTab(Tab):
 
     def show(self, view: View) -> None:
         """Keep the list on the selected sandbox, if it is not of all."""
-        subject = view.sandbox.name if view.sandbox is not None else ""
+        subject = view.sandbox.name if view.sandbox is not None else None
         if subject != self._subject:
             self._subject = subject
             if not self.is_all:
-                self._draw()
+                self._draw(is_other=True)
 
     def first_inside(self) -> RowList:
         """The list."""
@@ -131,21 +130,24 @@ class ActivityTab(Tab):
         self.is_all = not self.is_all
         self._draw()
 
-    def _draw(self) -> None:
+    def _draw(self, *, is_other: bool = False) -> None:
+        """Draw the list; that of another sandbox is shown from its end."""
         rows = self.query_one(RowList)
-        shown = [one for one in self.changes if self.is_all or one.subject == self._subject]
-        was_at_end = rows.cursor >= len(rows.rows) - 1
+        is_all = self.is_all or self._subject is None
+        shown = [one for one in self.changes if is_all or one.subject == self._subject]
+        was_at_end = is_other or rows.cursor >= len(rows.rows) - 1
         rows.show([_row(change, rows.size.width) for change in shown])
         if was_at_end:
             rows.move_to(len(shown) - 1)
         failed = sum(one.is_failure for one in shown)
-        of = "all sandboxes" if self.is_all else self._subject or "no sandbox"
+        of = "all sandboxes" if is_all else harmless_line(self._subject or "", limit=63) or "what has no name here"
         words = (
             f"{len(shown)} change{'s' * (len(shown) != 1)} of {of} · {failed} failed"
             if shown
             else f"no changes of {of} yet"
         )
-        self.query_one("#activity-status", Static).update(words, layout=False)
+        other = "" if self._subject is None else " · A: this one" if self.is_all else " · A: all sandboxes"
+        self.query_one("#activity-status", Static).update(words + other, layout=False)
 
 
 def _row(change: Change, width: int) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from time import monotonic
 
@@ -15,6 +16,10 @@ from sbxtui.tui.actions import Action
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.keymap import footer_actions
 from sbxtui.tui.words import counts_text, is_isolated
+
+# How long the status line tells of what was done.
+_TOLD_S = 10.0
+_ASIDE = re.compile(r" \([^()]*\)")
 
 
 class Bar(Static):
@@ -44,7 +49,11 @@ class Header(Bar):
         cap = "  each ends after 8h" if fleet.context.kind is ContextKind.AWS else ""
         place, tone = isolation_words(fleet.context, isolation)
         name = context_words(fleet.context)
-        used = len(" sbx  ") + cell_len(name) + cell_len(place) + 2 * len("  ") + len(limits)
+        least = len(" sbx  ") + cell_len(name) + 2 * len("  ") + len(limits)
+        if least + cell_len(place) + len(counts_text(fleet.all)) >= self.size.width:
+            # How it is done may go before how many there are.
+            place = _ASIDE.sub("", place)
+        used = least + cell_len(place)
         counts = counts_text(fleet.all, max(0, self.size.width - used - 1))
         self.say(
             Content.assemble(
@@ -83,6 +92,7 @@ class StatusBar(Bar):
         super().__init__(id=id)
         self._works: dict[str, tuple[str, float]] = {}
         self._last: tuple[str, str] = ("", "muted")
+        self._ended = 0.0
         self._marks = 0
 
     @property
@@ -100,6 +110,7 @@ class StatusBar(Bar):
         """A piece of work ended with `words`."""
         self._works.pop(work, None)
         self._last = (harmless_line(words), tone)
+        self._ended = monotonic()
         self.tick()
 
     def set_marks(self, marks: int) -> None:
@@ -108,7 +119,9 @@ class StatusBar(Bar):
         self.tick()
 
     def tick(self) -> None:
-        """Draw it as of now."""
+        """Draw it as of now; what was done last is told for a while only."""
+        if monotonic() - self._ended > _TOLD_S:
+            self._last = ("", "muted")
         self.say(self._content())
 
     def _content(self) -> Content:

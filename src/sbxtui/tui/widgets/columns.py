@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rich.cells import cell_len, set_cell_size
@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from sbxtui.core.model import Sandbox
 from sbxtui.core.text import harmless_line
 from sbxtui.tui.fleet import Fleet
-from sbxtui.tui.words import age_text, network_text, shown_name, state_text, why_text
+from sbxtui.tui.words import age_text, isolation_word, network_text, shown_name, state_text, state_tone, why_text
 
 GUTTER_WIDTH = 4
 _GAP = 2
@@ -31,10 +31,14 @@ _STATE = Column("STATE", 12, 12, "state,name")
 _AGE = Column("AGE", 4, 4, "age")
 _IMAGE = Column("IMAGE", 13, 18, "image,name")
 _NET = Column("NET", 9, 9, "")
+_ISOLATION = Column("ISOLATION", 10, 10, "")
 _WHY = Column("WHY", 10, 0, "")
-ALL_COLUMNS = (_NAME, _STATE, _AGE, _IMAGE, _NET, _WHY)
+ALL_COLUMNS = (_NAME, _STATE, _AGE, _IMAGE, _NET, _ISOLATION, _WHY)
 # As width shrinks, columns go in this order; name and state never do.
-_HIDE_ORDER = (_WHY, _IMAGE, _NET, _AGE)
+_HIDE_ORDER = ("WHY", "IMAGE", "NET", "ISOLATION", "AGE")
+# While something is wrong, why it is stays longest that fits; so many cells tell it.
+_HIDE_ORDER_WRONG = ("IMAGE", "NET", "WHY", "ISOLATION", "AGE")
+_WRONG_WIDTH = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +50,17 @@ class Slot:
     width: int
 
 
-def layout(width: int, name_width: int = 0) -> list[Slot]:
-    """The columns that fit `width` cells, and how wide each is; names get up to `name_width`, within bounds."""
-    columns = list(ALL_COLUMNS)
-    for column in _HIDE_ORDER:
+def layout(width: int, name_width: int = 0, wrong_width: int = 0) -> list[Slot]:
+    """The columns that fit `width` cells, and how wide each is; names get up to `name_width`, within bounds.
+
+    `wrong_width`: the cells of the longest reason of a row that needs one, 0 when all is well.
+    """
+    why = replace(_WHY, min_width=max(_WHY.min_width, min(wrong_width, _WRONG_WIDTH)))
+    columns = [*ALL_COLUMNS[:-1], why]
+    for name in _HIDE_ORDER_WRONG if wrong_width else _HIDE_ORDER:
         if _least(columns) <= width:
             break
-        columns.remove(column)
+        columns = [one for one in columns if one.name != name]
     spare = max(0, width - _least(columns))
     slots, start = [], GUTTER_WIDTH
     for column in columns:
@@ -79,10 +87,18 @@ def cell_text(column: Column, sandbox: Sandbox, fleet: Fleet, now: datetime) -> 
             return harmless_line(sandbox.image_name, limit=80)
         case "NET":
             return network_text(sandbox)
+        case "ISOLATION":
+            return isolation_word(sandbox)
         case _:
             failure = fleet.failure_of(sandbox)
             failed = f"{failure.doing} failed: {failure.error.message} (o)" if failure else ""
             return why_text(sandbox, fleet.last_seen_of(sandbox), now, failed)
+
+
+def wrong_width(fleet: Fleet, now: datetime) -> int:
+    """The cells of the longest reason among rows that ended, are not known, or on which something failed."""
+    wrong = (one for one in fleet.rows if fleet.failure_of(one) or state_tone(one.state) in ("warn", "gone"))
+    return max((cell_len(cell_text(_WHY, one, fleet, now)) for one in wrong), default=0)
 
 
 def fitted(text: str, width: int) -> str:

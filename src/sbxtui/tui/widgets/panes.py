@@ -58,9 +58,10 @@ class FleetPane(Vertical):
 
     def _say_border(self) -> None:
         fleet = self.fleet
-        title = f"Sandboxes {len(fleet.rows)}/{len(fleet.all)} · sort {fleet.sort}"
+        title = f"Sandboxes {len(fleet.rows)}/{len(fleet.all)}"
         if fleet.filter.text.strip():
             title += f" · /{harmless_line(fleet.filter.text, limit=40)}"
+        title += f" · sort {fleet.sort}"
         if fleet.filter_error is not None:
             title += f" · {harmless_line(fleet.filter_error.message, limit=60)}"
         fresh = freshness_text(fleet.seen_at, clock.now(), fleet.error, is_cached=fleet.is_cached)

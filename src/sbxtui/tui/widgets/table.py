@@ -18,8 +18,8 @@ from sbxtui.core.model import Sandbox
 from sbxtui.tui import clock
 from sbxtui.tui.actions import LIST, SANDBOXES
 from sbxtui.tui.fleet import Fleet, key_of
-from sbxtui.tui.widgets.columns import GUTTER_WIDTH, Slot, cell_text, fitted, layout
-from sbxtui.tui.words import shown_name, state_tone
+from sbxtui.tui.widgets.columns import GUTTER_WIDTH, Slot, cell_text, fitted, layout, wrong_width
+from sbxtui.tui.words import isolation_word, shown_name, state_tone
 
 
 class FleetTable(ScrollView, can_focus=True):
@@ -170,7 +170,12 @@ class FleetTable(ScrollView, can_focus=True):
             self.scroll_to(y=cursor - shown + 1, animate=False, force=True)
 
     def _lay_out(self, width: int) -> None:
-        self._slots = layout(width, max((cell_len(shown_name(one)) for one in self.fleet.rows), default=0))
+        name_width = max((cell_len(shown_name(one)) for one in self.fleet.rows), default=0)
+        slots = layout(width, name_width, wrong_width(self.fleet, self._now))
+        if slots != self._slots:
+            # The head too.
+            self.refresh()
+        self._slots = slots
 
     def _draw_changes(self) -> None:
         """Draw the lines that would look different from how they were drawn last."""
@@ -225,6 +230,8 @@ class FleetTable(ScrollView, can_focus=True):
             return self._tone("muted")
         if column == "STATE":
             return self._tone(state_tone(sandbox.state))
+        if column == "ISOLATION" and isolation_word(sandbox).endswith("!"):
+            return self._tone("warn")
         if column == "NAME" and sandbox.is_tracked:
             return Style.null()
         return self._tone("muted")
