@@ -17,6 +17,8 @@ from sbxguest.wire import Frame, FrameType
 _WRITER_MAX = 64
 # Small enough to get through whole on a line that is cut often.
 _MESSAGE_BYTES = 32 * wire.KIB
+# Of input that waits: empty ones take memory, too.
+_FRAMES_MAX = 8192
 _CLOSE_GARBLED = 1007
 _CLOSE_DELETED = 4404
 
@@ -85,7 +87,8 @@ class _Attachment:
     def _take(self, frame: Frame) -> None:
         match frame.type:
             case FrameType.STDIN | FrameType.EOF:
-                if self._input_bytes + len(frame.payload) > wire.INPUT_WINDOW_BYTES:
+                is_over = self._input_bytes + len(frame.payload) > wire.INPUT_WINDOW_BYTES
+                if is_over or self._input.qsize() >= _FRAMES_MAX:
                     raise WireError(429, "too_much_input", "more input is under way than the window holds")
                 self._input_bytes += len(frame.payload)
                 self._input.put_nowait(frame)

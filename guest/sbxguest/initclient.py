@@ -82,8 +82,10 @@ class InitClient:
     def put(self, name: str, data: bytes) -> None:
         """Have init keep `data` under a name."""
         fd = descriptors.memfd_of(f"sbx-{name}", data)
-        self._post({"op": "put", "name": name}, [fd])
-        os.close(fd)
+        try:
+            self._post({"op": "put", "name": name}, [fd])
+        finally:
+            os.close(fd)
 
     def unput(self, name: str) -> None:
         """Have init forget what it keeps under a name."""

@@ -35,7 +35,7 @@ _PIDS_TICKS = 2
 _PIDS_RESERVE = 16
 _STOP_ROUNDS = 40
 _STOP_PAUSE_S = 0.005
-# Helpers that wait for the next job.
+# Shims that wait for the next job.
 _SPARE_TASKS = 2
 
 
@@ -214,6 +214,7 @@ class _First:
     def _end(self, init_pid: int, choose: Choose, limit: str, *, used: int = 0, allowed: int = 0) -> None:
         """Kill the jobs that `choose` picks of all, given biggest first."""
         # All at once, or what grows has the processor and this process never gets to see all of it.
+        stopped = [p.pid for p in processes() if p.is_stopped]
         _stop_all()
         try:
             victims = choose(sorted(jobs_of(processes(), init_pid), key=lambda p: -p.rss_bytes))
@@ -223,6 +224,10 @@ class _First:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGCONT)
+            # What a person had stopped stays so.
+            for pid in stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
         if not victims:
             return
         first = victims[0]

@@ -20,6 +20,7 @@ class Process(NamedTuple):
     session: int
     command: str
     rss_bytes: int
+    is_stopped: bool
 
 
 def processes() -> list[Process]:
@@ -38,11 +39,11 @@ def _read(pid: int) -> Process:
     # The command may hold anything, so count from its last parenthesis.
     fields = stat[stat.rindex(b")") + 2 :].split()
     command = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode(errors="replace")
-    return Process(pid, int(fields[1]), int(fields[3]), command, int(fields[21]) * 4096)
+    return Process(pid, int(fields[1]), int(fields[3]), command, int(fields[21]) * 4096, fields[0] == b"T")
 
 
 def jobs_of(all_processes: Sequence[Process], init_pid: int) -> list[Process]:
-    """Those that are not the guest: this process, its children, and init's own helpers."""
+    """Those that are not the guest: this process, its children, and init's shims."""
     us = os.getpid()
     return [
         p

@@ -140,6 +140,7 @@ class Job:
         match message["op"]:
             case "started":
                 self.pid = int(message["pid"])
+                self._group.take_away_starter()
                 if not self.state.started_ms:
                     self.state.started_ms = time.monotonic_ns() // 1_000_000
                     self.state.save()
@@ -357,11 +358,13 @@ class Job:
             state.flags |= Flag.OOM
         state.set(Flag.FINISHED)
         self.is_finished = True
-        self.on_finished(self)
-        self._watchers.check()
-        self.input.close()
-        self._resume()
-        self.wake()
+        try:
+            self.on_finished(self)
+        finally:
+            self._watchers.check()
+            self.input.close()
+            self._resume()
+            self.wake()
 
     def close(self) -> None:
         """Let go of everything the server holds of this job; its processes are not touched."""

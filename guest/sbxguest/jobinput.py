@@ -114,8 +114,11 @@ class JobInput:
         self.check_offset(offset, writer)
         return await self._write_all(memoryview(data)[max(0, self.accepted(writer) - offset) :], writer, stall_s)
 
-    async def end(self, offset: int, *, writer: str = "") -> None:
+    async def end(self, offset: int, *, writer: str = "", stall_s: float | None = None) -> bool:
         """End the input behind `offset`; at a terminal, type what a program takes for an end. Once for each offset.
+
+        Returns:
+            False if there was no room to type it for `stall_s` seconds: it has to be asked for again.
 
         Raises:
             WireError: As `write`.
@@ -126,8 +129,11 @@ class JobInput:
             self._state.set(Flag.STDIN_ENDED)
             self.close()
         elif not self._is_closed and not self._writers.has_ended_at(writer, offset):
+            # Noted only once typed: who was cut off while it waited for room asks again.
+            if not await self._write_all(memoryview(self._terminal.end_of_input()), None, stall_s):
+                return False
             self._writers.end_at(writer, offset)
-            await self._write_all(memoryview(self._terminal.end_of_input()), None, None)
+        return True
 
     async def _write_all(self, left: memoryview, writer: str | None, stall_s: float | None) -> bool:
         loop = asyncio.get_running_loop()

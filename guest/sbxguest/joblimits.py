@@ -12,6 +12,8 @@ from sbxguest.probes import read_pairs, read_text
 _PERIOD_US = 100_000
 _BASE = "/sys/fs/cgroup"
 _MIB = 1024 * 1024
+# The shim, which is in the group for as long as it starts the program.
+_STARTERS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,13 @@ class JobGroup:
         self._may_group = may_group
         self._folders: dict[str, str] = {}
         self._homes: dict[str, str] = {}
+        self._pids = 0
 
     @classmethod
     def create(cls, name: str, limits: Limits, *, may_group: bool) -> tuple[JobGroup, dict[str, str]]:
         """Make the groups, as far as this sandbox lets us, and tell who keeps each limit."""
         group = cls(name, may_group=may_group)
+        group._pids = limits.pids or 0
         by: dict[str, str] = {}
         for limit, value in limits.asked().items():
             is_kept = group._limit(_CONTROLLERS[limit], value)
@@ -98,6 +102,12 @@ class JobGroup:
             raise
         return fds
 
+    def take_away_starter(self) -> None:
+        """The program runs, and who started it has left the groups or is about to: now the limit is the job's alone."""
+        if self._pids and "pids" in self._folders:
+            with contextlib.suppress(OSError):
+                _write(f"{self._folders['pids']}/pids.max", str(self._pids))
+
     def oom_kills(self) -> int | None:
         """How many of the job's processes the kernel ended for memory; None where no group of its own tells."""
         folder = self._folders.get("memory")
@@ -124,7 +134,7 @@ def _settings(controller: str, value: float, *, is_unified: bool) -> tuple[tuple
     quota_us = max(1000, int(value * _PERIOD_US))
     match controller:
         case "pids":
-            return (("pids.max", str(int(value))),)
+            return (("pids.max", str(int(value) + _STARTERS)),)
         case "memory" if is_unified:
             return (("memory.max", str(int(value) * _MIB)), ("memory.swap.max", "0"))
         case "memory":

@@ -70,11 +70,15 @@ class JobLog:
     def create(cls, name: str, *, ring_bytes: int, meta: bytes) -> JobLog:
         """A new, empty log with a meta document of at most `META_BYTES_MAX`."""
         fd = os.memfd_create(f"sbx-job-{name}", os.MFD_CLOEXEC)
-        os.pwrite(fd, _FIXED.pack(_MAGIC, ring_bytes, len(meta)), 0)
-        os.pwrite(fd, _STATE.pack(0, 0, 0, 0), _STATE_AT)
-        os.pwrite(fd, _ARM.pack(2**63, 0), _ARM_AT)
-        os.pwrite(fd, meta, _META_AT)
-        return cls(fd)
+        try:
+            os.pwrite(fd, _FIXED.pack(_MAGIC, ring_bytes, len(meta)), 0)
+            os.pwrite(fd, _STATE.pack(0, 0, 0, 0), _STATE_AT)
+            os.pwrite(fd, _ARM.pack(2**63, 0), _ARM_AT)
+            os.pwrite(fd, meta, _META_AT)
+            return cls(fd)
+        except OSError:
+            os.close(fd)
+            raise
 
     def close(self) -> None:
         """Close the file here; init may still hold it."""

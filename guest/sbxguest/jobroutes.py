@@ -67,7 +67,8 @@ async def follow(request: Request) -> Response:
 async def write_stdin(request: Request) -> Response:
     """`POST /v2/jobs/{id}/stdin?offset=N[&eof=1]`: what was accepted before `offset + len` is not written twice.
 
-    A job that does not read is waited for only so long that no proxy cuts the request: `accepted` says how far it got.
+    A job that does not read is waited for only so long that no proxy cuts the request: `accepted` says how far it got,
+    and an end that was not reached is told by `ended` being false.
     """
     job = job_of(request)
     offset, writer = request.whole("offset", 0), request.query.get("writer", "")
@@ -82,9 +83,13 @@ async def write_stdin(request: Request) -> Response:
             if not is_whole:
                 break
         job.input.check()
-        if request.flag("eof") and is_whole:
-            await job.input.end(offset, writer=writer)
-    return json_response({"accepted": job.input.accepted(writer)})
+        if request.flag("eof"):
+            is_whole = is_whole and await job.input.end(offset, writer=writer, stall_s=_STDIN_STALL_S)
+    return _taken(job, writer, is_whole=is_whole)
+
+
+def _taken(job: Job, writer: str, *, is_whole: bool) -> Response:
+    return json_response({"accepted": job.input.accepted(writer), **({} if is_whole else {"ended": False})})
 
 
 async def end_stdin(request: Request) -> Response:
@@ -93,8 +98,9 @@ async def end_stdin(request: Request) -> Response:
     writer = request.query.get("writer", "")
     job.input.check()
     async with job.input.turn(writer):
-        await job.input.end(request.whole("offset", job.input.accepted(writer)), writer=writer)
-    return json_response({"accepted": job.input.accepted(writer)})
+        offset = request.whole("offset", job.input.accepted(writer))
+        is_whole = await job.input.end(offset, writer=writer, stall_s=_STDIN_STALL_S)
+    return _taken(job, writer, is_whole=is_whole)
 
 
 async def resize(request: Request) -> Response:

@@ -6,6 +6,7 @@ The state lives here and with init, so whoever knows a shell's name shares it, a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -101,6 +102,10 @@ class Shell:
                 job, _ = await self._table.jobs.start(self._table.prepare(self, line.spec))
             except WireError as error:
                 self.drop(line, error)
+                continue
+            except (OSError, ValueError, LookupError) as exc:
+                # Else whoever waits for this line, or one behind it, waits for ever.
+                self.drop(line, WireError(500, "cannot_start", f"line `{line.spec.id}` cannot be started: {exc!r}"))
                 continue
             line.job = job
             line.moved.set()
@@ -262,7 +267,9 @@ class ShellTable:
     def save(self, shell: Shell) -> None:
         """Have init keep what the shell is now."""
         if self._shells.get(shell.name) is shell:
-            self._init.put(_KEPT_AS + shell.name, json.dumps(_saved(shell)).encode())
+            # Without room for it, the shell goes on: only a killed server would go on from an older state.
+            with contextlib.suppress(OSError):
+                self._init.put(_KEPT_AS + shell.name, json.dumps(_saved(shell)).encode())
 
     def _first_state(self, spec: JobSpec | None = None) -> ShellState:
         program = resolve(spec or JobSpec("none", "", ("true",)), self._state)

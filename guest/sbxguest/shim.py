@@ -105,8 +105,6 @@ class _Shim:
         try:
             _enter_groups(fds, "cg")
             self._leader = start(spec, plumbing)
-            if spec.data_bytes:
-                resource.prlimit(self._leader, resource.RLIMIT_DATA, (spec.data_bytes, spec.data_bytes))
         except SpawnFailed as exc:
             self._leader = -1
             self._link.post({"op": "failed", "stage": exc.stage, "errno": exc.error_number})

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 # Linux's limit of one argument or one line of the environment, with its NUL.
@@ -131,11 +132,21 @@ def start(spec: Spec, plumbing: Plumbing) -> int:
     try:
         with _as_user(spec):
             plumbing.check()
-            return _spawn(spec, plumbing.actions())
+            pid = _spawn(spec, plumbing.actions())
+            if spec.data_bytes:
+                # As its user: nobody needs a privilege to lower the limits of a process of their own.
+                _limit_data(pid, spec.data_bytes)
+            return pid
     except OSError as exc:
         raise SpawnFailed("spawn", exc.errno or errno.EIO) from exc
     finally:
         os.chdir("/")
+
+
+def _limit_data(pid: int, count: int) -> None:
+    """Where it is not allowed at all, the program runs on: it is there already."""
+    with suppress(OSError):
+        resource.prlimit(pid, resource.RLIMIT_DATA, (count, count))
 
 
 def _spawn(spec: Spec, actions: list[tuple[Any, ...]]) -> int:

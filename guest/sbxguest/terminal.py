@@ -23,6 +23,8 @@ _READ_BYTES = 64 * wire.KIB
 _READS_PER_TAKE = 16
 _NO_SPLICE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _DISABLED = 0
+# The last is the usual end-of-file character.
+_LINE_ENDS = b"\r\n\x04"
 _LOCAL_FLAGS, _CONTROL_CHARACTERS = 3, 6
 
 
@@ -141,7 +143,7 @@ class Terminal:
         """
         written = os.write(self._pty, data)
         if written:
-            self._is_line_open = data[written - 1] not in b"\r\n"
+            self._is_line_open = data[written - 1] not in _LINE_ENDS
         return written
 
     def end_of_input(self) -> bytes:

@@ -98,6 +98,21 @@ async def test_more_input_than_the_window_is_refused_and_can_be_sent_again(
     assert int(me.output) == pieces * piece
 
 
+async def test_ends_without_number_are_refused_while_the_first_waits(
+    guest: GuestProcess, http: httpx.AsyncClient
+) -> None:
+    await _start(http, "n", "echo up; while :; do sleep 0.05; done", stdin="pipe")
+    async with attached(guest.url, "n") as me:
+        await me.until_output(b"up")
+        for at in (0, 65_536, 131_072):
+            await me.send(FrameType.STDIN, at, bytes(65_536))
+        for _ in range(9000):
+            await me.send(FrameType.EOF, 1 << 20)
+        await me.until(lambda: bool(me.of(FrameType.ERROR)))
+        assert wire.payload_json(me.of(FrameType.ERROR)[0])["code"] == "too_much_input"
+    await http.delete("/v2/jobs/n")
+
+
 async def test_two_watchers_and_two_who_type_share_one_terminal(guest: GuestProcess, http: httpx.AsyncClient) -> None:
     await _start(http, "t", "stty -echo; echo up; read a; echo 1 $a; read b; echo 2 $b; read c; echo 3 $c", tty=TTY)
     async with (

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -105,3 +109,34 @@ async def test_in_a_shared_file_system_memory_is_kept_for_each_process_and_the_r
 async def test_limits_that_make_no_sense_are_refused(http: httpx.AsyncClient, limits: object) -> None:
     reply = await http.post("/v2/jobs", json={"id": "j", "argv": ["true"], "limits": limits})
     assert reply.status_code == 400 and reply.json()["error"]["code"].startswith("bad_")
+
+
+async def test_a_job_may_be_of_one_process(http: httpx.AsyncClient) -> None:
+    if not _is_kept("pids"):
+        pytest.skip("no control groups for pids here")
+    job = await _run(http, "read line < /proc/self/stat; echo $line; (true); echo more", pids=1)
+    assert job["exit"]["code"] == 2
+    assert base64.b64decode(job["output"]["stdout"]).count(b"\n") == 1
+
+
+def test_another_users_memory_is_limited_without_the_privilege_to_raise_limits() -> None:
+    setpriv = shutil.which("setpriv")
+    if os.geteuid() != 0 or setpriv is None:
+        pytest.skip("needs root and setpriv")
+    # The program waits for a line, so that it asks for its limit once that is set.
+    script = """
+import os
+import shutil
+import subprocess
+import sys
+from sbxguest.spawn import Plumbing, Spec, start
+in_r, in_w = os.pipe()
+spec = Spec([b"sh", b"-c", b"read line; ulimit -d"], {b"PATH": b"/usr/bin:/bin"}, b"/",
+            uid=65534, gid=65534, groups=[], data_bytes=50 << 20)
+pid = start(spec, Plumbing((in_r, 1, 2)))
+os.write(in_w, b"go\\n")
+os.waitpid(pid, 0)
+"""
+    command = [setpriv, "--bounding-set=-sys_resource", sys.executable, "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr) == (f"{50 << 10}\n", "")

@@ -79,7 +79,7 @@ async def _send(
         if not isinstance(accepted, int) or not offset <= accepted <= end:
             raise garbled("input accepted that was not sent")
         offset = accepted
-        if offset == end:
+        if offset == end and answer.get("ended", True):
             return
 
 
