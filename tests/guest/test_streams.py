@@ -93,7 +93,7 @@ async def test_starting_a_command_is_retried_and_it_runs_once(
 async def test_a_guest_that_never_comes_back_names_the_job_that_goes_on(
     guest: GuestProcess, relay: Relay, client: GuestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "RECONNECT_S", 0.5)
+    monkeypatch.setattr(streams, "RECONNECT_S", 3.0)
     started = asyncio.Event()
 
     async def on_output(_channel: str, _data: bytes) -> None:
