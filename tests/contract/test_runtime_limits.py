@@ -57,6 +57,12 @@ HOGS = (
     Hog("the control folder", "disk", "head -c 40M /dev/zero > /run/sbx/hog; sleep 20"),
     Hog("files without a name", "disk", f"python3 -c '{NAMELESS_FILES}'"),
 )
+# The plan lists the bombs as a gap.
+NOT_ON_GVISOR = {
+    "the control folder": "jobs cannot write there at all",
+    "fork bomb": "its kernel can be kept so busy that the guard inside comes too late",
+    "fork bomb of sessions": "its kernel can be kept so busy that the guard inside comes too late",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +104,8 @@ async def _answers(sandbox: RunningSandbox) -> Ran:
 
 @pytest.mark.parametrize("hog", HOGS, ids=lambda hog: f"{hog.limit}: {hog.name}")
 async def test_a_hog_is_killed_and_the_sandbox_answers_again(hog: Hog, limited: Limited) -> None:
-    if hog.name == "the control folder" and limited.runtime == "gvisor":
-        pytest.skip("gvisor: jobs cannot write there at all")
+    if limited.runtime == "gvisor" and hog.name in NOT_ON_GVISOR:
+        pytest.skip(f"gvisor: {NOT_ON_GVISOR[hog.name]}")
     spec = limited.spec(memory_mib=MEMORY_MIB, pids_max=PIDS, tmpfs_mib=TMPFS_MIB, disk_mib=DISK_MIB)
     async with running(spec) as sandbox:
         boot = (await sandbox.hello())["boot_id"]

@@ -105,7 +105,7 @@ async def test_every_framing_of_a_body_is_read_to_its_end(answer: bytes, then_cl
         pytest.param(b"HTTP/1.1 200 OK\r\na: " + b"b" * 100_000, id="long-header"),
         pytest.param(b"HTTP/1.1 200 O", id="half-a-line"),
         pytest.param(CHUNKED + b"2\r\nok\r\n0\r\na: " + b"b" * 300_000, id="long-trailer"),
-        pytest.param(CHUNKED + b"2\r\nok\r\n0\r\n" + b"a: b\r\n" * 40_000 + b"\r\n", id="many-trailers"),
+        pytest.param(CHUNKED + b"2\r\nok\r\n0\r\n" + b"a: b\r\n" * 200_000 + b"\r\n", id="many-trailers"),
         pytest.param(CHUNKED + b"1;" + b"x" * 600_000, id="long-chunk-extension"),
     ],
 )

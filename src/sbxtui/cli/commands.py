@@ -15,6 +15,7 @@ from sbxtui.cli.envfile import read_env_file
 from sbxtui.cli.interrupts import Interrupts
 from sbxtui.cli.jobs import find_job
 from sbxtui.cli.killed import KillWatch
+from sbxtui.cli.output import stdout_is_terminal
 from sbxtui.cli.stdin import read_stdin
 from sbxtui.cli.terminal import check_terminal, run_on_terminal, terminal_size
 from sbxtui.core.errors import SbxError, UsageError
@@ -48,7 +49,7 @@ async def attach(call: Call) -> int:
     start = call.args.start
     if job.has_terminal and sys.stdin.isatty() and not call.out.is_json:
         attaching = call.services.jobs.attach(job)
-        is_plain = sys.stdout.isatty() and not call.args.raw
+        is_plain = stdout_is_terminal() and not call.args.raw
         return await run_on_terminal(call, attaching, cursor=start, is_typing=not call.args.no_stdin, is_plain=is_plain)
     with interrupts(call) as presses:
         presses.job_started(job)

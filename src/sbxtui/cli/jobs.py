@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import signal
-import sys
 from contextlib import aclosing
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
+from sbxtui.cli.output import stdout_is_terminal
 from sbxtui.cli.plaintext import PlainText
 from sbxtui.cli.tail import LastLines
 from sbxtui.core.errors import UsageError
@@ -82,7 +82,7 @@ async def find_job(call: Call) -> Job:
 
 def plain_text(call: Call, job: Job) -> PlainText | None:
     """What makes old output of a job's terminal harmless for ours; None where its bytes are to pass as they are."""
-    return PlainText() if job.has_terminal and sys.stdout.isatty() and not call.args.raw else None
+    return PlainText() if job.has_terminal and stdout_is_terminal() and not call.args.raw else None
 
 
 async def _skip_to_tail(call: Call, job: Job, last: LastLines) -> int:

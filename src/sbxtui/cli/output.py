@@ -93,6 +93,11 @@ def is_interactive() -> bool:
     return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
 
 
+def stdout_is_terminal() -> bool:
+    """Whether a person sees what is written to stdout."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def terminal_kind() -> str:
     """What TERM says our terminal is; empty when it says nothing that has a name."""
     kind = os.environ.get("TERM", "")

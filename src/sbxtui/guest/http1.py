@@ -95,7 +95,8 @@ class _Incoming:
             raise HttpError("what came is no HTTP answer") from exc
         # The parser keeps a header or trailer until it is whole, however long that is.
         self._bytes_without_body = 0 if self.held_bytes > held_bytes else self._bytes_without_body + len(data)
-        if max(self._bytes_without_body, self._header_bytes) > _MAX_HEAD_BYTES and not self.is_whole:
+        is_unending = self._bytes_without_body > _MAX_HEAD_BYTES and not self.is_whole
+        if is_unending or self._header_bytes > _MAX_HEAD_BYTES:
             raise HttpError(f"the answer has more than {_MAX_HEAD_BYTES} bytes of headers")
 
     def take(self) -> bytes:
