@@ -18,6 +18,8 @@ from sbxtui.store import failures, schema
 log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_S = 15.0
+# Many may wait for the one that makes or migrates the file.
+_LOCK_TIMEOUT_S = 30.0
 _COPY_TIMEOUT_S = 5.0
 _LOCK_POLL_S = 0.01
 _MAGIC = b"SQLite format 3\x00"
@@ -57,7 +59,9 @@ def open_file(file: Path, now: datetime) -> Opened:
         return Opened(connection)
     try:
         with _only_opener(file):
-            return _open_any(file, now)
+            # Whoever had the lock before may have made it.
+            connection = _open_current(file)
+            return Opened(connection) if connection is not None else _open_any(file, now)
     except StoreUnwritable as exc:
         return Opened(_copy(file), unwritable=exc)
 
@@ -244,7 +248,7 @@ def _only_opener(file: Path) -> Iterator[None]:
     except OSError as exc:
         raise failures.folder_error(exc, file.parent) from exc
     try:
-        give_up_at = time.monotonic() + BUSY_TIMEOUT_S
+        give_up_at = time.monotonic() + _LOCK_TIMEOUT_S
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
