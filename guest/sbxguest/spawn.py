@@ -7,8 +7,9 @@ import json
 import os
 import resource
 import signal
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 # Linux's limit of one argument or one line of the environment, with its NUL.
@@ -18,6 +19,7 @@ _NOT_THE_PROGRAM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errn
 _RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 # Where a program finds the file that `Plumbing` was given for it.
 SIDE_FD = 3
+_LIMIT_TRIES = 50
 
 
 class SpawnFailed(Exception):
@@ -144,9 +146,18 @@ def start(spec: Spec, plumbing: Plumbing) -> int:
 
 
 def _limit_data(pid: int, count: int) -> None:
-    """Where it is not allowed at all, the program runs on: it is there already."""
-    with suppress(OSError):
-        resource.prlimit(pid, resource.RLIMIT_DATA, (count, count))
+    """Where it is not allowed at all, the program runs on: it is there already.
+
+    The kernel lets us go on a moment before the program is wholly its user's, and until then it refuses.
+    """
+    for _ in range(_LIMIT_TRIES):
+        try:
+            resource.prlimit(pid, resource.RLIMIT_DATA, (count, count))
+            return
+        except PermissionError:
+            time.sleep(0.001)
+        except OSError:
+            return
 
 
 def _spawn(spec: Spec, actions: list[tuple[Any, ...]]) -> int:
