@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from sbxtui.tui.actions import ROWS
 from sbxtui.tui.themes import TONES
+from sbxtui.tui.widgets.styled import StyledView
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Row:
     cells: tuple[tuple[str, str], ...]
 
 
-class RowList(ScrollView, can_focus=True):
+class RowList(StyledView, can_focus=True):
     """Shows rows. Posts `Moved` when the cursor is on another row, `Opened` for enter or a second click.
 
     Args:
@@ -35,6 +34,7 @@ class RowList(ScrollView, can_focus=True):
     """
 
     DEFAULT_CSS = "RowList { overflow-x: hidden; scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1; }"
+    TONE_PREFIX = "rows"
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "rows--cursor",
         "rows--cursor-blurred",
@@ -61,7 +61,6 @@ class RowList(ScrollView, can_focus=True):
         self.SCOPES = (*scopes[:1], ROWS, *scopes[1:])
         self.rows: list[Row] = []
         self.cursor = 0
-        self._style_cache: dict[str, Style] = {}
 
     @property
     def selected(self) -> Row | None:
@@ -109,11 +108,6 @@ class RowList(ScrollView, can_focus=True):
             # Reversed, a text colour would be a background: patches instead of one bar.
             segments.append(Segment(text, base if base.reverse or not tone else base + self._tone(tone)))
         return Strip(segments).crop_extend(0, self.size.width, base)
-
-    def notify_style_update(self) -> None:
-        """Textual tells that colours may be other ones now."""
-        super().notify_style_update()
-        self._style_cache.clear()
 
     def on_resize(self, event: events.Resize) -> None:
         self.virtual_size = Size(event.size.width, len(self.rows))
@@ -168,15 +162,3 @@ class RowList(ScrollView, can_focus=True):
             self.scroll_to(y=self.cursor, animate=False, force=True)
         elif height and self.cursor >= top + height:
             self.scroll_to(y=self.cursor - height + 1, animate=False, force=True)
-
-    def _tone(self, name: str) -> Style:
-        key = f"tone {name}"
-        if key not in self._style_cache:
-            style = self.get_component_rich_style(f"rows--{name}", partial=True)
-            self._style_cache[key] = Style(color=style.color, bold=style.bold)
-        return self._style_cache[key]
-
-    def _style(self, name: str) -> Style:
-        if name not in self._style_cache:
-            self._style_cache[name] = self.rich_style if name == "base" else self.get_component_rich_style(name)
-        return self._style_cache[name]

@@ -11,7 +11,6 @@ from textual import events
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from sbxtui.core.model import Sandbox
@@ -19,12 +18,14 @@ from sbxtui.tui import clock
 from sbxtui.tui.actions import LIST, SANDBOXES
 from sbxtui.tui.fleet import Fleet, key_of
 from sbxtui.tui.widgets.columns import GUTTER_WIDTH, Slot, cell_text, fitted, layout, wrong_width
+from sbxtui.tui.widgets.styled import StyledView
 from sbxtui.tui.words import isolation_word, shown_name, state_tone
 
 
-class FleetTable(ScrollView, can_focus=True):
+class FleetTable(StyledView, can_focus=True):
     """Shows a `Fleet`. Posts `Moved` when the cursor is on another sandbox, `Opened` for enter or a second click."""
 
+    TONE_PREFIX = "table"
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "table--head",
         "table--muted",
@@ -58,7 +59,6 @@ class FleetTable(ScrollView, can_focus=True):
         self._cursor_key = ""
         # What each line showed when it was last drawn: a look that tells nothing new draws nothing.
         self._drawn: dict[int, object] = {}
-        self._style_cache: dict[str, Style] = {}
 
     def show(self) -> None:
         """Draw the fleet as it is now; to be called after every change of it."""
@@ -85,11 +85,6 @@ class FleetTable(ScrollView, can_focus=True):
         if at >= len(self.fleet.rows):
             return Strip.blank(width, self._style("base"))
         return self._row(self.fleet.rows[at], at, width)
-
-    def notify_style_update(self) -> None:
-        """Textual tells that colours may be other ones now."""
-        super().notify_style_update()
-        self._style_cache.clear()
 
     def on_resize(self, event: events.Resize) -> None:
         self._lay_out(event.size.width)
@@ -235,17 +230,3 @@ class FleetTable(ScrollView, can_focus=True):
         if column == "NAME" and sandbox.is_tracked:
             return Style.null()
         return self._tone("muted")
-
-    def _tone(self, name: str) -> Style:
-        """Only the colour and weight of a component style: the background is the row's."""
-        key = f"tone {name}"
-        if key not in self._style_cache:
-            style = self.get_component_rich_style(f"table--{name}", partial=True)
-            self._style_cache[key] = Style(color=style.color, bold=style.bold)
-        return self._style_cache[key]
-
-    def _style(self, name: str) -> Style:
-        """A component style with its background, or the table's own for `base`; resolving one costs more than a row."""
-        if name not in self._style_cache:
-            self._style_cache[name] = self.rich_style if name == "base" else self.get_component_rich_style(name)
-        return self._style_cache[name]
