@@ -15,7 +15,8 @@ from sbxtui.core.errors import Conflict, NotFound
 from sbxtui.core.jobs import Job, JobExit, JobOutput, JobState, TerminalSize
 from sbxtui.core.model import Registration
 from sbxtui.guest.client import GuestClient
-from sbxtui.services.jobs import Command
+from sbxtui.services.jobs import Command, Jobs
+from sbxtui.store.jobs import JobIndex
 from sbxtui.wiring import Services
 from tests.support.direct import direct_services, know
 from tests.support.guest_process import GuestProcess, running_guest
@@ -80,6 +81,22 @@ async def test_a_job_its_guest_forgot_is_forgotten_and_never_shown_as_running(sc
     assert await services.jobs.known(row.context) == []
     with pytest.raises(NotFound):
         await services.jobs.look(job)
+
+
+class BusyNeighbour(Jobs):
+    """Jobs of somebody who begins one more while the index is read."""
+
+    async def known(self, context: str, sandbox_id: str | None = None) -> list[Job]:
+        row = await asyncio.to_thread(self._registry.find, context, sandbox_id or "")
+        await self.start(row, Command(["sleep", "100"]))
+        return await super().known(context, sandbox_id)
+
+
+async def test_a_job_that_begins_while_all_are_listed_is_listed_as_it_runs(scene: Scene) -> None:
+    services, row, _ = scene
+    jobs = BusyNeighbour(services.guests, services.registry, JobIndex(services.store), "test")
+    (job,) = await jobs.list(row)
+    assert (job.state, job.command) == (JobState.RUNNING, "sleep 100")
 
 
 async def test_a_command_whose_output_nobody_takes_is_ended_and_forgotten(scene: Scene) -> None:

@@ -9,13 +9,10 @@ import re
 import signal
 import termios
 import tty
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-_READ_BYTES = 1 << 16
-# Ctrl-], as a byte, and as terminals with the kitty protocol or modifyOtherKeys write it.
-_DETACH = re.compile(rb"\x1d|\x1b\[93;5u|\x1b\[27;5;93~")
 _MODES = re.compile(rb"\x1b\[\?([\d;]{1,64})([hl])")
 _LONGEST_MODE = 72
 # On unless a program says otherwise: the cursor and line wrap.
@@ -119,51 +116,6 @@ class RawTerminal:
         self._on_resize()
 
 
-class Keyboard:
-    """What is typed at a terminal, as a stream of pieces that ends when the person wants to leave or hung up.
-
-    Args:
-        number: The terminal's descriptor; it is read only when there is something, so nothing is ever left waiting.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self.has_left = asyncio.Event()
-        self.has_hung_up = False
-
-    async def typed(self) -> AsyncIterator[bytes]:
-        """Pieces as they come: all that was typed while the last one was on its way."""
-        loop = asyncio.get_running_loop()
-        while not self.has_left.is_set():
-            ready = loop.create_future()
-            loop.add_reader(self._number, _settle, ready)
-            try:
-                await ready
-            finally:
-                loop.remove_reader(self._number)
-            piece, is_leaving = self._read()
-            if piece:
-                yield piece
-            if not piece and not is_leaving:
-                self.hang_up()
-            elif is_leaving:
-                # Only now: what was typed before it has been passed on.
-                self.has_left.set()
-
-    def hang_up(self) -> None:
-        """The terminal is gone: nobody will type or read any more."""
-        self.has_hung_up = True
-        self.has_left.set()
-
-    def _read(self) -> tuple[bytes, bool]:
-        try:
-            piece = os.read(self._number, _READ_BYTES)
-        except OSError:
-            return b"", False
-        leaving = _DETACH.search(piece)
-        return (piece[: leaving.start()], True) if leaving else (piece, False)
-
-
 def size_of(*numbers: int) -> tuple[int, int] | None:
     """Columns and rows of the first descriptor that is a terminal and tells a size; None if none does."""
     for number in numbers:
@@ -172,8 +124,3 @@ def size_of(*numbers: int) -> tuple[int, int] | None:
             if size.columns and size.lines:
                 return size.columns, size.lines
     return None
-
-
-def _settle(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)

@@ -11,9 +11,10 @@ from contextlib import AbstractAsyncContextManager
 
 from sbxtui.cli.call import Call
 from sbxtui.cli.ended import finish
+from sbxtui.cli.keyboard import Keyboard
 from sbxtui.cli.output import terminal_kind
 from sbxtui.cli.plaintext import PlainText
-from sbxtui.cli.rawmode import Keyboard, RawTerminal, TerminalModes, size_of
+from sbxtui.cli.rawmode import RawTerminal, TerminalModes, size_of
 from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.jobs import Job, TerminalSize
 from sbxtui.core.model import ExecResult
@@ -78,6 +79,8 @@ async def run_on_terminal(
         if job is not None and result is None:
             _say_left(call, job)
         raise
+    if keyboard.dropped_bytes:
+        call.out.note(f"\nnote: {keyboard.dropped_bytes:,} bytes that were typed were not taken, and are lost")
     if result is not None:
         return finish(call, result)
     _say_left(call, job)

@@ -14,7 +14,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from sbxtui.core.errors import Conflict, ConnectionLost, NotFound, Unsupported
-from sbxtui.core.jobs import Job, JobExit, JobPiece, JobState, TerminalSize
+from sbxtui.core.jobs import Job, JobExit, JobPiece, TerminalSize
 from sbxtui.core.model import ExecResult, Registration
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.jobs import JobRequest
@@ -177,20 +177,20 @@ class Jobs:
         async with self._guests.connect(row) as guest:
             told = {job.id: placed(job, row) for job in await guest.jobs.list()}
             noted = await self.known(row.context, row.id)
-            missing = [job for job in noted if job.id not in told and not job.is_over]
-            lost = {job.id for job in missing if await self._is_lost(guest, job)}
+            for job in noted:
+                if job.id not in told and not job.is_over and (seen := await self._late(guest, job)) is not None:
+                    told[job.id] = placed(seen, row)
         await self._catch_up({job.id: job for job in noted}, told)
-        gone = [_forgotten(job) for job in noted if job.id not in told and job.id not in lost]
+        gone = [job for job in noted if job.id not in told and job.is_over]
         return sorted([*gone, *told.values()], key=lambda job: job.created_at)
 
-    async def _is_lost(self, guest: GuestClient, job: Job) -> bool:
-        """Whether its guest knows it no more; asked by its id, for it may have begun since all were asked for."""
+    async def _late(self, guest: GuestClient, job: Job) -> Job | None:
+        """A job that may have begun since its guest told of all; None, and forgotten, if it knows it no more."""
         try:
-            await guest.jobs.get(job.id)
+            return await guest.jobs.get(job.id)
         except NotFound:
             await self.notes.forgotten(job)
-            return True
-        return False
+            return None
 
     async def look(self, job: Job) -> Job:
         """The job as its guest tells it now.
@@ -299,11 +299,6 @@ def reattachable(lost: ConnectionLost, sandbox: str) -> ConnectionLost:
     return ConnectionLost(
         lost.message, hint=f"come back to it with `sbx attach {sandbox} {job_id}{start}`", details=lost.details
     )
-
-
-def _forgotten(job: Job) -> Job:
-    """A job that only the index knows."""
-    return job if job.is_over else dataclasses.replace(job, state=JobState.UNKNOWN)
 
 
 def _check_jobs(row: Registration) -> None:
