@@ -120,7 +120,7 @@ def encode(frame: Frame) -> bytes:
     return _HEAD.pack(frame.type, frame.channel, 0, len(frame.payload), frame.cursor) + frame.payload
 
 
-def json_frame(frame_type: FrameType, cursor: int, value: dict[str, object]) -> Frame:
+def json_frame(frame_type: int, cursor: int, value: dict[str, object]) -> Frame:
     """A frame whose payload is a JSON object (JOB, EXIT)."""
     return Frame(frame_type, cursor, json.dumps(value, separators=(",", ":")).encode())
 

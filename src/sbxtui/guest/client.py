@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sbxtui.guest.jobs import GuestJobs
     from sbxtui.guest.shells import GuestShells
     from sbxtui.guest.transport import TokenSource, Transport
+    from sbxtui.guest.tree import GuestTree
 
 _HELLO_TIMEOUT_S = 10.0
 _MIN_GENERATION = 2
@@ -111,6 +112,12 @@ class GuestClient:
         from sbxtui.guest.shells import GuestShells
 
         return GuestShells(self.transport, partial(self._boot_with, "shells"))
+
+    def tree(self, path: str = "") -> GuestTree:
+        """A folder as one end of a sync; empty is the workdir."""
+        from sbxtui.guest.tree import GuestTree
+
+        return GuestTree(self.transport, path, partial(self._boot_with, "tree"))
 
     async def hello(self, *, timeout_s: float = _HELLO_TIMEOUT_S) -> Hello:
         """Ask the guest who it is.

@@ -1,0 +1,230 @@
+"""A folder of a sandbox as one end of a sync: what stands in it, changes to it, and what changed there.
+
+Paths are bytes relative to that folder. Nothing is decided here: operations carry what they expect, and come back with
+what became of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sbxguest import wire
+from sbxguest.tree import Op, Record, Result
+from sbxguest.tree.entry import to_text
+from sbxguest.tree.frames import BatchWriter, ContentReader, data_frames, manifest_reader, result_reader
+from sbxtui.guest import filewire
+from sbxtui.guest.faults import garbled, translated, whole_body
+from sbxtui.guest.http1 import Answer, Body, Patience
+from sbxtui.guest.transport import Transport, json_body
+from sbxtui.guest.treewire import BlobState, Changes, TreeHello, changes_of, fed, hello_of
+
+# The guest beats every 10 s while it works: after three of them are lost, so is the connection.
+_STALL_S = 35.0
+_PATIENCE = Patience(answer_s=_STALL_S, send_s=_STALL_S)
+_SEND_BYTES = 256 * 1024
+MAX_WAIT_S = wire.MAX_WAIT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operation and, for an inline `PUT`, its content: at most `PACKED_BYTES` as bytes, more in pieces."""
+
+    op: Op
+    content: bytes | AsyncIterable[bytes] = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A complete listing, a folder before what is in it, and a cursor of the change feed from before it was made."""
+
+    records: tuple[Record, ...]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file to read, and the digest it must have; empty for whatever it has."""
+
+    path: bytes
+    digest: bytes = b""
+
+
+class GuestTree:
+    """One folder of a sandbox. All but `hello` is about the boot and the folder that `hello` last saw.
+
+    Every method raises `Conflict` when the sandbox was started anew (`details["guest_code"]` is `boot_changed`) or
+    another folder stands at the path (`root_changed`), `FileMissing` when none does, and `GuestUnreachable` when the
+    guest does not answer or is cut off. All of it may be asked again.
+
+    Args:
+        transport: To the guest; closed by its owner.
+        path: The folder, absolute or relative to the workdir; empty for that.
+        check_guest: Raises `Unsupported` for a guest that knows no trees.
+    """
+
+    def __init__(self, transport: Transport, path: str, check_guest: Callable[[], Awaitable[object]]) -> None:
+        self._transport = transport
+        self._path = path or "."
+        self._check_guest = check_guest
+        self._seen: TreeHello | None = None
+
+    async def hello(self) -> TreeHello:
+        """What the folder is now; from here on, this is the folder that is meant."""
+        await self._check_guest()
+        address = filewire.url("/v2/tree/hello", self._path)
+        said = await self._transport.call("GET", address, doing="asking for the folder")
+        self._seen = hello_of(said)
+        return self._seen
+
+    async def scan(
+        self, paths: Sequence[bytes] = (b"",), *, has_digests: bool = True, is_deep: bool = True
+    ) -> Manifest:
+        """What stands at `paths` and, if `is_deep`, below; all of it or an error. An empty path is the whole folder.
+
+        A path at which nothing stands is not in the listing. Records come in tree order of each path asked for.
+
+        Args:
+            paths: Where to look.
+            has_digests: Read every file; without, files have no content.
+            is_deep: Look below folders, too.
+        """
+        document = {"paths": [to_text(path) for path in paths], "digests": has_digests, "deep": is_deep}
+        reader = manifest_reader()
+        records: list[Record] = []
+        async with self._answer("POST", "scan", "listing the folder", json_body(document)) as answer:
+            async for some in fed(answer, reader.feed):
+                records += some
+        if reader.trailer is None:
+            raise garbled("the listing was cut off")
+        return Manifest(tuple(records), reader.trailer.cursor)
+
+    async def batch(self, batch_id: str, steps: Iterable[Step] | AsyncIterable[Step]) -> list[Result]:
+        """Make operations in order, and return what became of each, by `seq`: its position.
+
+        After a cut the same batch may be sent again under the same id: nothing is done twice.
+
+        Args:
+            batch_id: Up to 64 letters, digits, `-` and `_`, made up by the caller.
+            steps: What to do.
+        """
+        reader = result_reader()
+        results: list[Result] = []
+        body = _batch_body(steps)
+        async with self._answer("POST", f"batch/{batch_id}", "changing files", body) as answer:
+            async for some in fed(answer, reader.feed):
+                results += some
+        if reader.trailer is None:
+            raise garbled("the results were cut off")
+        return results
+
+    async def blob(self, digest: bytes) -> BlobState:
+        """How much of a large content was uploaded before."""
+        async with self._answer("HEAD", f"blob/{digest.hex()}", "asking for an upload", None) as answer:
+            offset, is_complete = answer.headers.get("x-sbx-offset", ""), answer.headers.get("x-sbx-complete", "")
+        if not offset.isdecimal():
+            raise garbled("an upload without its size")
+        return BlobState(int(offset), is_complete == "1")
+
+    async def upload_blob(
+        self, digest: bytes, chunks: AsyncIterable[bytes], *, offset: int, size_bytes: int
+    ) -> BlobState:
+        """Send a large content, or a part of it, for a `PUT` of `Source.BLOB` to use; a cut keeps what arrived.
+
+        Args:
+            digest: Of the whole content; what has another one is thrown away at its end (`Conflict`).
+            chunks: The content from `offset` on.
+            offset: What `blob` said.
+            size_bytes: Of the whole content.
+        """
+        query = {"offset": str(offset), "size": str(size_bytes)}
+        said = await self._call("PUT", f"blob/{digest.hex()}", "sending a file", chunks, query)
+        return BlobState(filewire.whole(said, "offset"), said.get("complete") is True)
+
+    async def read(self, files: Sequence[Wanted]) -> AsyncGenerator[bytes | Result, None]:
+        """The contents of files, one after the other: pieces, then the file's result, then the next file's pieces.
+
+        A result of `DONE` has the state with the digest of what was sent; the caller compares. `MISMATCH` and `FAILED`
+        may come behind pieces, which are of no use then. A generator that ends has brought all results.
+        """
+        wanted = [{"path": to_text(one.path), "digest": one.digest.hex()} for one in files]
+        reader = ContentReader()
+        async with self._answer("POST", "read", "reading files", json_body({"files": wanted})) as answer:
+            async for some in fed(answer, lambda data: list(reader.feed(data))):
+                for one in some:
+                    yield one
+        if reader.trailer is None:
+            raise garbled("the contents were cut off")
+
+    async def changes(self, cursor: str, *, wait_s: float = MAX_WAIT_S) -> Changes:
+        """What changed since a cursor, without what came from batches; waits `wait_s` for something to change."""
+        query = {"cursor": cursor, "wait": f"{wait_s:g}"}
+        return changes_of(await self._call("GET", "changes", "waiting for changes", None, query))
+
+    async def barrier(self) -> str:
+        """A cursor before which every change is that was made before this was asked."""
+        said = await self._call("POST", "barrier", "waiting for changes", b"")
+        return str(said.get("cursor", ""))
+
+    @asynccontextmanager
+    async def _answer(
+        self, method: str, endpoint: str, doing: str, body: Body, query: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Answer]:
+        hello = self._seen or await self.hello()
+        address = filewire.url(f"/v2/tree/{endpoint}", self._path, {"root": hello.root, **(query or {})})
+        headers = {wire.BOOT_HEADER: hello.epoch}
+        with translated(doing):
+            async with self._transport.stream(
+                method, address, headers=headers, content=body, patience=_PATIENCE
+            ) as answer:
+                await self._transport.check(answer, doing)
+                yield answer
+
+    async def _call(
+        self, method: str, endpoint: str, doing: str, body: Body, query: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        async with self._answer(method, endpoint, doing, body, query) as answer:
+            return filewire.as_object(await whole_body(answer))
+
+
+async def _batch_body(steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncGenerator[bytes, None]:
+    """The frames of a batch, gathered into pieces worth a system call."""
+    writer = BatchWriter()
+    held = bytearray()
+    async for step in _each(steps):
+        if isinstance(step.content, bytes):
+            held += writer.op(step.op, step.content)
+        else:
+            held += writer.op(step.op)
+            offset = 0
+            async for piece in step.content:
+                for frame in data_frames(offset, piece):
+                    held += frame
+                    if len(held) >= _SEND_BYTES:
+                        yield bytes(held)
+                        held.clear()
+                offset += len(piece)
+        if len(held) >= _SEND_BYTES:
+            yield bytes(held)
+            held.clear()
+    yield bytes(held) + writer.end()
+
+
+async def _each(steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncIterator[Step]:
+    if isinstance(steps, AsyncIterable):
+        async for step in steps:
+            yield step
+        return
+    for step in steps:
+        yield step

@@ -1,0 +1,135 @@
+"""The shapes of the tree endpoints, decoded once and with suspicion: a sandbox may answer anything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sbxguest.tree import BadRecord, TreeError
+from sbxguest.tree.entry import check_path, from_text
+from sbxtui.core.errors import Conflict, FileMissing, SbxError
+from sbxtui.core.text import harmless_line
+from sbxtui.guest.faults import garbled
+from sbxtui.guest.filewire import text, whole
+from sbxtui.guest.http1 import Answer
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeHello:
+    """What a guest says of one of its folders. Text is harmless.
+
+    Attributes:
+        guest_id: Another one in a sandbox made anew, or copied.
+        epoch: Another one after each start or restore.
+        root: Device and inode of the folder.
+        is_case_sensitive: Whether `A` and `a` are two names there.
+        free_bytes: On its disk.
+        free_inodes: Files that can still be made; None where the disk has no such limit.
+        inline_bytes: Largest content that may travel in a batch; what is larger is uploaded as a blob.
+        feed: How changes are noticed: `fanotify`, `inotify`, or `scan` where they are looked for.
+        codecs: What streams may be compressed with.
+    """
+
+    guest_id: str
+    epoch: str
+    root: str
+    is_case_sensitive: bool
+    free_bytes: int
+    free_inodes: int | None
+    inline_bytes: int
+    feed: str
+    codecs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Paths below which something may have changed, each a hint to look; and where to go on from.
+
+    `must_rescan`: what changed since the cursor is not known any more.
+    """
+
+    cursor: str
+    paths: tuple[bytes, ...]
+    must_rescan: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BlobState:
+    """How much of a large content the guest has."""
+
+    offset: int
+    is_complete: bool
+
+
+def hello_of(said: Mapping[str, Any]) -> TreeHello:
+    """The answer to hello.
+
+    Raises:
+        GuestUnreachable: It is none.
+    """
+    traits, limits, codecs = said.get("traits"), said.get("limits"), said.get("codecs")
+    if not isinstance(traits, dict) or not isinstance(limits, dict) or not isinstance(codecs, list):
+        raise garbled("a folder without its traits")
+    return TreeHello(
+        guest_id=harmless_line(text(said, "guest_id")),
+        epoch=harmless_line(text(said, "epoch")),
+        root=harmless_line(text(said, "root")),
+        is_case_sensitive=traits.get("is_case_sensitive") is True,
+        free_bytes=whole(said, "free_bytes"),
+        free_inodes=None if said.get("free_inodes") is None else whole(said, "free_inodes"),
+        inline_bytes=whole(limits, "inline_bytes"),
+        feed=harmless_line(text(said, "feed")),
+        codecs=tuple(harmless_line(one) for one in codecs if isinstance(one, str)),
+    )
+
+
+def changes_of(said: Mapping[str, Any]) -> Changes:
+    """The answer of the change feed.
+
+    Raises:
+        GuestUnreachable: It is none, or names what is no path.
+    """
+    paths = said.get("paths")
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise garbled("`paths` is no list")
+    with sound_records():
+        return Changes(text(said, "cursor"), tuple(map(_path, paths)), said.get("must_rescan") is True)
+
+
+def _path(said: str) -> bytes:
+    path = from_text(said)
+    if path:
+        check_path(path)
+    return path
+
+
+@contextmanager
+def sound_records() -> Iterator[None]:
+    """Turns records that are none, and reasons the guest gives for not going on, into our errors."""
+    try:
+        yield
+    except BadRecord as exc:
+        raise garbled(harmless_line(str(exc))) from exc
+    except TreeError as exc:
+        raise _fault(exc) from exc
+
+
+def _fault(exc: TreeError) -> SbxError:
+    kind = FileMissing if exc.code == "file_not_found" else Conflict
+    return kind(harmless_line(exc.message), details={"guest_code": harmless_line(exc.code)})
+
+
+async def fed(answer: Answer, feed: Callable[[bytes], _T]) -> AsyncIterator[_T]:
+    """What `feed` makes of each piece of an answer.
+
+    Raises:
+        GuestUnreachable: It is no stream of records. SbxError: What the guest says of why it cannot go on.
+    """
+    async for piece in answer.pieces():
+        with sound_records():
+            made = feed(piece)
+        yield made
