@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,10 +55,11 @@ class Home:
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         if runtime and len(runtime) <= 30 and os.access(runtime, os.W_OK):
             return Path(runtime) / f"sbx-{self.key}"
-        return (
-            Path(tempfile.gettempdir() if len(tempfile.gettempdir()) <= 30 else "/tmp")
-            / f"sbx-{os.geteuid()}-{self.key}"
-        )
+        # Here for its price: most verbs have come back by now.
+        import tempfile
+
+        folder = tempfile.gettempdir()
+        return Path(folder if len(folder) <= 30 else "/tmp") / f"sbx-{os.geteuid()}-{self.key}"
 
     @property
     def trusted_file(self) -> Path:

@@ -7,7 +7,6 @@ on top with `dataclasses.replace`; infra outputs come from the store, below all 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -159,6 +158,9 @@ def _config_values(home: Home) -> dict[str, object]:
         return {}
     except (OSError, UnicodeDecodeError) as exc:
         raise UsageError(f"cannot read {home.config_file}: {exc}") from exc
+    # Most have no such file, and every verb would wait for the parser.
+    import tomllib
+
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:

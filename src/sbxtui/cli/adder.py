@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol
 
 from sbxtui.core.errors import UsageError
 
@@ -67,27 +67,48 @@ def add_global_flags(parser: argparse.ArgumentParser) -> None:
     add("--debug", action="store_true", default=quiet, help="show tracebacks and debug logs")
 
 
+class Arguments(Protocol):
+    """What takes the flags and words of a verb."""
+
+    def add_argument(self, *flags: str, **options: Any) -> object:
+        """As argparse's."""
+        ...
+
+
+class _Unasked:
+    """Stands in for the parser of a verb that this line does not ask for: making forty takes longer than parsing."""
+
+    def add_argument(self, *flags: str, **options: Any) -> object:
+        """Forget it."""
+        return None
+
+
+_UNASKED = _Unasked()
+
+
 class Adder:
     """Adds verbs to one list of subcommands.
 
     Args:
-        verbs: The list.
-        only: The one verb that needs its global flags, to spare making them forty times; empty: every one.
+        verbs: The list; none where no verb is asked for.
+        only: The one verb that is made; empty: every one.
     """
 
-    def __init__(self, verbs: argparse._SubParsersAction[Parser], *, only: str = "") -> None:
+    def __init__(self, verbs: argparse._SubParsersAction[Parser] | None, *, only: str = "") -> None:
         self._verbs = verbs
         self._only = only
 
-    def __call__(self, name: str, handler: str, help_text: str, *, detail: str = "") -> Parser:
+    def __call__(self, name: str, handler: str, help_text: str, *, detail: str = "") -> Arguments:
+        if self._verbs is None or self._only not in ("", name):
+            return _UNASKED
         parser = self._verbs.add_parser(name, help=help_text, description=detail or help_text)
         parser.set_defaults(handler=f"sbxtui.cli.{handler}")
-        if self._only in ("", name):
-            add_global_flags(parser)
+        add_global_flags(parser)
         return parser
 
     def group(self, name: str, help_text: str) -> Adder:
         """A verb with verbs of its own."""
+        if self._verbs is None or self._only not in ("", name):
+            return Adder(None)
         parser = self._verbs.add_parser(name, help=help_text, description=help_text)
-        verbs = parser.add_subparsers(dest=f"{name}_verb", metavar="VERB", parser_class=Parser, required=True)
-        return Adder(verbs, only="" if self._only == name else self._only)
+        return Adder(parser.add_subparsers(dest=f"{name}_verb", metavar="VERB", parser_class=Parser, required=True))

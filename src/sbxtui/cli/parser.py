@@ -32,7 +32,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         SystemExit: `--help` or `--version` was printed.
     """
     own, command = _split_command(_with_sort_joined(argv))
-    args, rest = _build(verb_of(own)).parse_known_args(own)
+    args, rest = _parser_of(own).parse_known_args(own)
     if rest:
         verb = f"sbx {args.verb}" if args.verb else "sbx"
         raise UsageError(f"`{verb}` does not know what to do with `{' '.join(rest)}`", hint=f"see `{verb} --help`")
@@ -116,8 +116,17 @@ def _value_flags(verb: str) -> frozenset[str]:
     return frozenset(common | create | {"--egress-connector", "--ingress-connector", "--network", "--name"})
 
 
-def _build(verb: str = "") -> Parser:
-    """The parser of every verb; with the global flags of that `verb` alone if it is known."""
+def _parser_of(line: Sequence[str]) -> Parser:
+    """The parser for this line: of its verb alone where that is all it can need."""
+    verb = _verb_index(line)
+    # `sbx --help VERB` lists them all.
+    if verb is None or any(word.startswith(("-h", "--h")) for word in line[:verb]):
+        return _build()
+    return _build(line[verb])
+
+
+def _build(only: str = "") -> Parser:
+    """The parser of one verb; of every verb if there is no such one, or none was named."""
     parser = Parser(
         prog="sbx",
         description="Disposable, isolated machines for code nobody has reviewed. Without a verb: the dashboard.",
@@ -128,5 +137,7 @@ def _build(verb: str = "") -> Parser:
     parser.add_argument("--version", action="version", version=f"sbx {__version__}")
     add_global_flags(parser)
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser, title="verbs")
-    add_verbs(Adder(subparsers, only=verb))
+    add_verbs(Adder(subparsers, only=only))
+    if only and only not in subparsers.choices:
+        return _build()
     return parser

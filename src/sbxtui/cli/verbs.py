@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from sbxtui.cli.adder import Adder, Parser
+from sbxtui.cli.adder import Adder, Arguments
 from sbxtui.core.text import parse_duration_s
 
 _MAX_LABEL = 1_024
@@ -55,7 +55,7 @@ def variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _names(parser: Parser, *, many: bool = True) -> None:
+def _names(parser: Arguments, *, many: bool = True) -> None:
     if many:
         parser.add_argument("sandboxes", nargs="*", metavar="SANDBOX", help="name, id, unique prefix, or a glob")
         parser.add_argument("--all", action="store_true", help="every tracked sandbox of the context")
@@ -63,12 +63,12 @@ def _names(parser: Parser, *, many: bool = True) -> None:
         parser.add_argument("sandbox", metavar="SANDBOX", help="name, id, or unique prefix")
 
 
-def _destructive(parser: Parser) -> None:
+def _destructive(parser: Arguments) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
 
 
-def _create_flags(parser: Parser) -> None:
+def _create_flags(parser: Arguments) -> None:
     add = parser.add_argument
     add("--image", "-i", default="", metavar="IMAGE", help="image name or ARN (default: sbx-base)")
     add("--role", default="", metavar="ARN", help="execution role")
@@ -199,7 +199,7 @@ def _jobs(add: Adder) -> None:
     kill.add_argument("--signal", "-s", default="TERM", metavar="SIG", help="name or number (default TERM)")
 
 
-def _job(parser: Parser) -> None:
+def _job(parser: Arguments) -> None:
     parser.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
     parser.add_argument("job", metavar="JOB", help="id, or a unique prefix of one")
 
@@ -224,7 +224,7 @@ def _files(add: Adder) -> None:
     _fs(verbs, "write", "write our stdin to a file").add_argument("path", metavar="PATH")
 
 
-def _fs(verbs: Adder, name: str, help_text: str) -> Parser:
+def _fs(verbs: Adder, name: str, help_text: str) -> Arguments:
     parser = verbs(name, f"files:fs_{name}", help_text)
     _names(parser, many=False)
     return parser
@@ -287,7 +287,7 @@ def _set_up(add: Adder) -> None:
     tui.add_argument("--read-only", action="store_true", help="nothing can be changed, only looked at")
 
 
-def _destructive_one(parser: Parser) -> None:
+def _destructive_one(parser: Arguments) -> None:
     parser.add_argument("name", metavar="NAME")
     _destructive(parser)
 

@@ -6,14 +6,18 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from sbxtui.control.api import ControlApi
 from sbxtui.control.local import LocalCloud, ensure_local_cloud, find_local_cloud
 from sbxtui.core.errors import AccessDenied, UsageError
 from sbxtui.core.isolation import require
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.settings import Settings
 from sbxtui.store.contexts import Contexts
+
+if TYPE_CHECKING:
+    from sbxtui.control.api import ControlApi
+    from sbxtui.control.credentials import StaticCredentials
 
 
 class ControlPlanes:
@@ -55,7 +59,7 @@ class ControlPlanes:
             return await self._open_local(context)
         require(self._settings.isolation, "firecracker", hint="leave --isolation out for AWS contexts")
         if context.name not in self._open:
-            self._open[context.name] = ControlApi(context)
+            self._open[context.name] = _control_api(context)
         return self._open[context.name]
 
     async def _open_local(self, context: Context) -> ControlApi:
@@ -66,7 +70,7 @@ class ControlPlanes:
             located = replace(
                 context, region=cloud.region, endpoint_url=cloud.endpoint_url, account_id=cloud.account_id
             )
-            plane = self._open[context.name] = ControlApi(located, credentials=cloud.credentials)
+            plane = self._open[context.name] = _control_api(located, cloud.credentials)
         return plane
 
     async def open_for_change(self, context: Context) -> ControlApi:
@@ -132,6 +136,13 @@ class ControlPlanes:
         if key not in self._tls:
             self._tls[key] = make()
         return self._tls[key]
+
+
+def _control_api(context: Context, credentials: StaticCredentials | None = None) -> ControlApi:
+    # Imported here: with its endpoint and token at hand, a verb that talks to a guest asks no control plane.
+    from sbxtui.control.api import ControlApi
+
+    return ControlApi(context, credentials=credentials)
 
 
 def _system_tls() -> ssl.SSLContext:
