@@ -71,7 +71,18 @@ _JOBS = Migration(
     ),
 )
 
-MIGRATIONS = (_FIRST, _SEED, _JOBS)
+_LINKS = Migration(
+    min_reader=1,
+    statements=(
+        """CREATE TABLE links (
+            context TEXT NOT NULL, kind TEXT NOT NULL, sandbox TEXT NOT NULL, sandbox_id TEXT NOT NULL,
+            spec TEXT NOT NULL, wanted TEXT NOT NULL, is_detached INTEGER NOT NULL, owner TEXT NOT NULL,
+            status TEXT NOT NULL, made_at TEXT NOT NULL, seen_at TEXT NOT NULL,
+            PRIMARY KEY (context, kind, sandbox)) WITHOUT ROWID""",
+    ),
+)
+
+MIGRATIONS = (_FIRST, _SEED, _JOBS, _LINKS)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

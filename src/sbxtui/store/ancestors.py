@@ -1,0 +1,311 @@
+"""What two folders last agreed on: one SQLite file per link, apart from the store, because it may be large.
+
+A row changes only after both sides are known to hold what it says. Losing the file loses no work: then nothing is known
+to be agreed on, so what only one side has is copied and what differs is a conflict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sbxguest.tree.entry import BadRecord, State, decode_state, encode_state
+from sbxtui.core.errors import StoreError, StoreTooNew, TimedOut
+from sbxtui.home import private_dir
+from sbxtui.store import failures
+
+SCHEMA_VERSION = 1
+_BUSY_TIMEOUT_S = 15.0
+_LOCK_POLL_S = 0.02
+_KEPT_BATCHES = 1_000
+_TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE base (path BLOB PRIMARY KEY, local BLOB NOT NULL, guest BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE batch (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, word TEXT NOT NULL)",
+    """CREATE TABLE step (
+        batch INTEGER NOT NULL, seq INTEGER NOT NULL, side TEXT NOT NULL, path BLOB NOT NULL,
+        before BLOB NOT NULL, after BLOB NOT NULL, is_done INTEGER NOT NULL, PRIMARY KEY (batch, seq)) WITHOUT ROWID""",
+    """CREATE TABLE conflict (
+        path BLOB PRIMARY KEY, base BLOB NOT NULL, local BLOB NOT NULL, guest BLOB NOT NULL) WITHOUT ROWID""",
+    "CREATE TABLE problem (side TEXT NOT NULL, path BLOB NOT NULL, code TEXT NOT NULL, PRIMARY KEY (side, path))",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """One path as both sides have it, with the stamps each had when that was seen."""
+
+    local: State
+    guest: State
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change that was made on one side. `before` and `after` are what stood there; None is nothing."""
+
+    side: str
+    path: bytes
+    before: State | None
+    after: State | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Changes that were made together, for `undo`. `at_s` is seconds since the epoch; `word` says what made them."""
+
+    number: int
+    at_s: float
+    word: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """A path on which both sides are left as they are."""
+
+    path: bytes
+    base: State | None
+    local: State | None
+    guest: State | None
+
+
+class Ancestors:
+    """The file of one link. Several processes may have it open; who compares and changes holds `cycle`.
+
+    Attributes:
+        notice: What a person should be told: a damaged file was put aside. Else empty.
+    """
+
+    def __init__(self, file: Path, connection: sqlite3.Connection, notice: str) -> None:
+        self.file = file
+        self.notice = notice
+        self._connection = connection
+
+    @classmethod
+    def open(cls, file: Path) -> Ancestors:
+        """Open or make a file; a damaged one is kept aside under another name. The caller closes it.
+
+        Raises:
+            StoreTooNew: A newer sbx wrote it; it is untouched. StoreError: It cannot be read or written.
+        """
+        private_dir(file.parent)
+        notice = ""
+        try:
+            connection = _connect(file)
+        except sqlite3.DatabaseError as exc:
+            if not failures.is_corruption(exc):
+                raise failures.store_error(exc, file) from exc
+            notice = f"what was known of this link was damaged: it is kept as {_keep_aside(file)}"
+            connection = _connect_again(file)
+        return cls(file, connection, notice)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def cycle(self, *, timeout_s: float) -> Iterator[None]:
+        """Be the only process that compares and changes these two folders, for as long as the block lasts. Blocking.
+
+        Raises:
+            TimedOut: Another process goes on for longer than that.
+        """
+        with self.file.with_suffix(".lock").open("ab") as lock:
+            deadline_s = time.monotonic() + timeout_s
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as exc:
+                    if time.monotonic() >= deadline_s:
+                        raise TimedOut(
+                            "another process is comparing these folders", hint="wait for it, or stop it, and try again"
+                        ) from exc
+                    time.sleep(_LOCK_POLL_S)
+            yield
+
+    def version(self) -> int:
+        """Another number after another process changed the file."""
+        return int(self._rows("PRAGMA data_version")[0][0])
+
+    def meta(self) -> dict[str, str]:
+        """Facts about the link: whose state this is."""
+        return {str(key): str(value) for key, value in self._rows("SELECT key, value FROM meta")}
+
+    def set_meta(self, facts: Mapping[str, str]) -> None:
+        """Set some of the facts."""
+        with self._transaction() as connection:
+            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
+
+    def base(self) -> dict[bytes, Agreed]:
+        """What both sides agree on."""
+        rows = self._rows("SELECT path, local, guest FROM base")
+        return {path: Agreed(_solid(local), _solid(guest)) for path, local, guest in rows}
+
+    def record(self, changes: Mapping[bytes, Agreed | None]) -> None:
+        """Both sides agree on these paths from now on; None: that nothing is there, or nothing is known any more."""
+        gone = [(path,) for path, agreed in changes.items() if agreed is None]
+        kept = [
+            (path, encode_state(one.local), encode_state(one.guest)) for path, one in changes.items() if one is not None
+        ]
+        with self._transaction() as connection:
+            connection.executemany("DELETE FROM base WHERE path = ?", gone)
+            connection.executemany("INSERT OR REPLACE INTO base VALUES (?, ?, ?)", kept)
+
+    def forget(self) -> None:
+        """Agree on nothing any more: the next comparison is a first contact, and deletes nothing."""
+        with self._transaction() as connection:
+            for table in ("base", "conflict", "problem"):
+                connection.execute(f"DELETE FROM {table}")
+
+    def begin_batch(self, word: str, steps: Sequence[Step]) -> int:
+        """Note changes that are about to be made; returns the batch's number."""
+        with self._transaction() as connection:
+            number = (
+                connection.execute("INSERT INTO batch (at, word) VALUES (?, ?)", (time.time(), word)).lastrowid or 0
+            )
+            connection.executemany(
+                "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, 0)",
+                [
+                    (number, seq, one.side, one.path, encode_state(one.before), encode_state(one.after))
+                    for seq, one in enumerate(steps)
+                ],
+            )
+            connection.execute("DELETE FROM step WHERE batch <= ?", (number - _KEPT_BATCHES,))
+            connection.execute("DELETE FROM batch WHERE number <= ?", (number - _KEPT_BATCHES,))
+        return number
+
+    def end_batch(self, number: int, done: Iterable[int]) -> None:
+        """Note which steps of a batch were made; the others are forgotten, and a batch of none with them."""
+        with self._transaction() as connection:
+            connection.executemany(
+                "UPDATE step SET is_done = 1 WHERE batch = ? AND seq = ?", [(number, seq) for seq in done]
+            )
+            connection.execute("DELETE FROM step WHERE batch = ? AND is_done = 0", (number,))
+            connection.execute(
+                "DELETE FROM batch WHERE number = ? AND NOT EXISTS (SELECT 1 FROM step WHERE batch = ?)",
+                (number, number),
+            )
+
+    def batches(self, *, limit: int = 20) -> list[Batch]:
+        """The last batches, the newest first."""
+        found = self._rows("SELECT number, at, word FROM batch ORDER BY number DESC LIMIT ?", (limit,))
+        return [Batch(number, at, word, self._steps(number)) for number, at, word in found]
+
+    def drop_batch(self, number: int) -> None:
+        """Forget a batch: it was undone."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM step WHERE batch = ?", (number,))
+            connection.execute("DELETE FROM batch WHERE number = ?", (number,))
+
+    def set_disputes(self, disputes: Iterable[Dispute]) -> None:
+        """These paths, and no others, are in conflict."""
+        rows = [
+            (one.path, encode_state(one.base), encode_state(one.local), encode_state(one.guest)) for one in disputes
+        ]
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM conflict")
+            connection.executemany("INSERT INTO conflict VALUES (?, ?, ?, ?)", rows)
+
+    def disputes(self) -> list[Dispute]:
+        """The paths that are in conflict, by name."""
+        rows = self._rows("SELECT path, base, local, guest FROM conflict ORDER BY path")
+        return [Dispute(path, _state(base), _state(local), _state(guest)) for path, base, local, guest in rows]
+
+    def _steps(self, number: int) -> tuple[Step, ...]:
+        rows = self._rows("SELECT side, path, before, after FROM step WHERE batch = ? ORDER BY seq", (number,))
+        return tuple(Step(side, path, _state(before), _state(after)) for side, path, before, after in rows)
+
+    def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(sql, parameters).fetchall()
+        except sqlite3.Error as exc:
+            raise failures.store_error(exc, self.file) from exc
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as exc:
+            raise failures.store_error(exc, self.file) from exc
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    try:
+        _check(connection, file)
+        # A commit lost in a power cut is like a state that was lost: nothing is deleted for it.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        for row in connection.execute("PRAGMA quick_check(1)"):
+            if row[0] != "ok":
+                raise sqlite3.DatabaseError(row[0])
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, file: Path) -> None:
+    """Make the tables of a new file; refuse a newer sbx's."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > SCHEMA_VERSION:
+        raise StoreTooNew(
+            f"what is known of this link was written by a newer sbx (`{file}`, schema {version})",
+            hint="upgrade this sbx; the file was left as it is",
+        )
+    if version == SCHEMA_VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    # Another process may have made them while this one waited.
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        for table in _TABLES:
+            connection.execute(table)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _connect_again(file: Path) -> sqlite3.Connection:
+    try:
+        return _connect(file)
+    except sqlite3.Error as exc:
+        raise failures.store_error(exc, file) from exc
+
+
+def _keep_aside(file: Path) -> str:
+    kept = file.with_name(f"{file.name}.corrupt-{time.time_ns()}")
+    try:
+        for suffix in ("", "-wal", "-shm"):
+            side = file.with_name(file.name + suffix)
+            if side.exists():
+                side.rename(kept.with_name(kept.name + suffix))
+    except OSError as exc:
+        raise failures.folder_error(exc, file.parent) from exc
+    return kept.name
+
+
+def _state(data: bytes) -> State | None:
+    try:
+        return decode_state(data, 0)[0]
+    except BadRecord as exc:
+        raise StoreError("what is known of this link is damaged", hint="`sbx sync resume` starts anew") from exc
+
+
+def _solid(data: bytes) -> State:
+    state = _state(data)
+    if state is None:
+        raise StoreError("what is known of this link is damaged", hint="`sbx sync resume` starts anew")
+    return state

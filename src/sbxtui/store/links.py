@@ -1,0 +1,214 @@
+"""Links: what shall be kept true between this machine and a sandbox, and who keeps it so.
+
+A row is desired state. Its owner is the process that acts on it now; a dead owner's row is anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sbxtui.core.errors import Conflict, NotFound
+from sbxtui.store.codec import instant_of, instant_text, object_of, object_text
+from sbxtui.store.db import Store, Transaction
+from sbxtui.store.events import append
+from sbxtui.store.leases import is_owner_alive
+
+_COLUMNS = "context, kind, sandbox, sandbox_id, spec, wanted, is_detached, owner, status, made_at, seen_at"
+
+
+class Wanted(StrEnum):
+    """What a person wants of a link. STOPPED keeps what is known of it."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link.
+
+    Attributes:
+        kind: `sync`.
+        sandbox: The name of its sandbox; there is one link of a kind for each.
+        sandbox_id: The sandbox it was made for.
+        spec: What it keeps true, in words of its kind.
+        is_detached: The runner acts on it; else the process that made it.
+        owner: The text of the identity of the process that acts on it; empty for nobody.
+        status: What its owner last said of it, in words of its kind.
+        seen_at: When it did.
+    """
+
+    context: str
+    kind: str
+    sandbox: str
+    sandbox_id: str
+    spec: Mapping[str, Any]
+    wanted: Wanted
+    is_detached: bool
+    owner: str
+    status: Mapping[str, Any]
+    made_at: datetime
+    seen_at: datetime
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a process that lives acts on it."""
+        return is_owner_alive(self.owner)
+
+
+class Links:
+    """The links of a home."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def find(self, context: str, kind: str, sandbox: str) -> Link | None:
+        """The link of a sandbox, or None."""
+        sql = f"SELECT {_COLUMNS} FROM links WHERE context = ? AND kind = ? AND sandbox = ?"
+        rows = self._store.rows(sql, (context, kind, sandbox))
+        return _link_of(rows[0]) if rows else None
+
+    def list(self, kind: str, context: str | None = None) -> list[Link]:
+        """All links of a kind, by context and name; or those of one context."""
+        where, parameters = ("", [kind]) if context is None else (" AND context = ?", [kind, context])
+        sql = f"SELECT {_COLUMNS} FROM links WHERE kind = ?{where} ORDER BY context, sandbox"
+        return [_link_of(row) for row in self._store.rows(sql, parameters)]
+
+    def take(
+        self,
+        *,
+        context: str,
+        kind: str,
+        sandbox: str,
+        sandbox_id: str,
+        spec: Mapping[str, object],
+        owner: str,
+        actor: str,
+        is_detached: bool = False,
+    ) -> Link:
+        """Make a link, or take one up whose owner is dead, and act on it from now on.
+
+        Args:
+            owner: Who acts on it; empty leaves it to the runner.
+
+        Raises:
+            Conflict: A living process acts on it; `details["owner"]` is its pid.
+        """
+        with self._store.transaction() as transaction:
+            found = _row(transaction, context, kind, sandbox)
+            if found is not None and found.is_served and found.owner != owner:
+                raise _busy(found)
+            now = instant_text(transaction.now)
+            transaction.execute(
+                f"INSERT OR REPLACE INTO links ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(context, kind, sandbox, sandbox_id, object_text(spec), Wanted.RUNNING.value, is_detached, owner),
+                    *("{}", instant_text(found.made_at) if found else now, now),
+                ),
+            )
+            append(transaction, context=context, kind=f"{kind}.start", subject=sandbox, actor=actor, data={**spec})
+            return _required(transaction, context, kind, sandbox)
+
+    def serve(self, link: Link, owner: str) -> bool:
+        """Act on a link that nobody alive acts on; False when somebody does."""
+        with self._store.transaction() as transaction:
+            found = _row(transaction, link.context, link.kind, link.sandbox)
+            if found is None or (found.is_served and found.owner != owner):
+                return False
+            return _update(transaction, found, "owner = ?", owner) == 1
+
+    def leave(self, link: Link, owner: str) -> None:
+        """Stop acting on a link; it stays, with what was said of it."""
+        with self._store.transaction() as transaction:
+            found = _row(transaction, link.context, link.kind, link.sandbox)
+            if found is not None and found.owner == owner:
+                _update(transaction, found, "owner = ''")
+
+    def want(self, link: Link, wanted: Wanted, *, actor: str) -> None:
+        """Say what a person wants of a link; its owner hears the doorbell."""
+        with self._store.transaction() as transaction:
+            if _update(transaction, link, "wanted = ?", wanted.value):
+                append(
+                    transaction,
+                    context=link.context,
+                    kind=f"{link.kind}.{wanted.value}",
+                    subject=link.sandbox,
+                    actor=actor,
+                    data={},
+                )
+
+    def say(self, link: Link, status: Mapping[str, object]) -> None:
+        """Write down how a link is."""
+        with self._store.transaction() as transaction:
+            _update(transaction, link, "status = ?, seen_at = ?", object_text(status), instant_text(transaction.now))
+
+    def forget(self, link: Link, *, actor: str) -> None:
+        """Remove a link.
+
+        Raises:
+            Conflict: A living process acts on it.
+        """
+        with self._store.transaction() as transaction:
+            found = _row(transaction, link.context, link.kind, link.sandbox)
+            if found is None:
+                return
+            if found.is_served:
+                raise _busy(found)
+            transaction.execute(
+                "DELETE FROM links WHERE context = ? AND kind = ? AND sandbox = ?",
+                (link.context, link.kind, link.sandbox),
+            )
+            append(
+                transaction, context=link.context, kind=f"{link.kind}.stop", subject=link.sandbox, actor=actor, data={}
+            )
+
+
+def _busy(link: Link) -> Conflict:
+    pid = link.owner.partition(":")[0]
+    return Conflict(
+        f"the {link.kind} of `{link.sandbox}` is being run by process {pid} already",
+        hint=f"`sbx {link.kind} status {link.sandbox}` tells more, `sbx {link.kind} stop {link.sandbox}` ends it",
+        details={"owner": pid},
+    )
+
+
+def _update(transaction: Transaction, link: Link, change: str, *values: object) -> int:
+    return transaction.execute(
+        f"UPDATE links SET {change} WHERE context = ? AND kind = ? AND sandbox = ?",
+        (*values, link.context, link.kind, link.sandbox),
+    )
+
+
+def _row(transaction: Transaction, context: str, kind: str, sandbox: str) -> Link | None:
+    sql = f"SELECT {_COLUMNS} FROM links WHERE context = ? AND kind = ? AND sandbox = ?"
+    found = transaction.row(sql, (context, kind, sandbox))
+    return None if found is None else _link_of(found)
+
+
+def _required(transaction: Transaction, context: str, kind: str, sandbox: str) -> Link:
+    link = _row(transaction, context, kind, sandbox)
+    if link is None:
+        raise NotFound(f"`{sandbox}` has no {kind}")
+    return link
+
+
+def _link_of(row: tuple[Any, ...]) -> Link:
+    context, kind, sandbox, sandbox_id, spec, wanted, is_detached, owner, status, made_at, seen_at = row
+    return Link(
+        context=context,
+        kind=kind,
+        sandbox=sandbox,
+        sandbox_id=sandbox_id,
+        spec=object_of(spec),
+        wanted=Wanted(wanted),
+        is_detached=bool(is_detached),
+        owner=owner,
+        status=object_of(status),
+        made_at=instant_of(made_at),
+        seen_at=instant_of(seen_at),
+    )
