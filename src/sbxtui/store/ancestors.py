@@ -33,7 +33,6 @@ _TABLES = (
         before BLOB NOT NULL, after BLOB NOT NULL, is_done INTEGER NOT NULL, PRIMARY KEY (batch, seq)) WITHOUT ROWID""",
     """CREATE TABLE conflict (
         path BLOB PRIMARY KEY, base BLOB NOT NULL, local BLOB NOT NULL, guest BLOB NOT NULL) WITHOUT ROWID""",
-    "CREATE TABLE problem (side TEXT NOT NULL, path BLOB NOT NULL, code TEXT NOT NULL, PRIMARY KEY (side, path))",
 )
 
 
@@ -161,7 +160,7 @@ class Ancestors:
     def forget(self) -> None:
         """Agree on nothing any more: the next comparison is a first contact, and deletes nothing."""
         with self._transaction() as connection:
-            for table in ("base", "conflict", "problem"):
+            for table in ("base", "conflict"):
                 connection.execute(f"DELETE FROM {table}")
 
     def begin_batch(self, word: str, steps: Sequence[Step]) -> int:
