@@ -30,6 +30,7 @@ if not __package__:
     # Started as a file, with nothing of ours on the path.
     sys.path.insert(0, str(Path(__file__).absolute().parents[1]))
 
+from sbxguest.acceptor import Acceptor
 from sbxguest.listeners import listen_at, listen_on, raise_fd_limit
 from sbxguest.outlet import PARK_WORD, Outlet
 
@@ -41,8 +42,6 @@ _PARK = -1
 _LINE_TIMEOUT_S = 5.0
 _CONNECT_TIMEOUT_S = 10.0
 _SWEEP_INTERVAL_S = 5.0
-_ACCEPT_PAUSE_S = 0.1
-_ACCEPTS_PER_TURN = 64
 _SPARE_FDS = 24
 _LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -186,7 +185,6 @@ class Bridge:
 
     def __init__(self, listener: socket.socket, port_map: Mapping[int, int], *, max_links: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._listener = listener
         self._port_map = dict(port_map)
         self._max_links = max_links
         self._links: set[_Link] = set()
@@ -194,15 +192,13 @@ class Bridge:
         self._scratch = memoryview(bytearray(_CHUNK_BYTES))
         self._sweep: asyncio.TimerHandle | None = None
         self._outlet = self._open_outlet()
-        self._is_accepting = False
-        self._resume()
+        self._acceptor = Acceptor(listener, has_room=self._has_room, take=self._take)
 
     def close(self) -> None:
         """Stop listening and cut every connection."""
         if self._outlet is not None:
             self._outlet.close()
-        self._loop.remove_reader(self._listener)
-        self._listener.close()
+        self._acceptor.close()
         for task in list(self._greetings):
             task.cancel()
         for link in list(self._links):
@@ -222,8 +218,7 @@ class Bridge:
     def forget(self, link: _Link) -> None:
         """Drop a closed connection and accept again if the table was full."""
         self._links.discard(link)
-        if not self._is_accepting:
-            self._resume()
+        self._acceptor.go_on()
 
     def sweep_later(self) -> None:
         """Look in a while for hosts that half-closed first and went away later: no event tells that."""
@@ -242,40 +237,19 @@ class Bridge:
         if waiting:
             self.sweep_later()
 
-    def _resume(self) -> None:
-        if self._listener.fileno() >= 0:
-            self._is_accepting = True
-            self._loop.add_reader(self._listener, self._on_acceptable)
+    def _has_room(self) -> bool:
+        return len(self._links) + len(self._greetings) < self._max_links
 
-    def _pause(self) -> None:
-        self._is_accepting = False
-        self._loop.remove_reader(self._listener)
-
-    def _on_acceptable(self) -> None:
-        for _ in range(_ACCEPTS_PER_TURN):
-            if len(self._links) + len(self._greetings) >= self._max_links:
-                self._pause()
-                return
-            try:
-                host, _ = self._listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as exc:
-                log.warning("accept: %s", exc)
-                self._pause()
-                self._loop.call_later(_ACCEPT_PAUSE_S, self._resume)
-                return
-            host.setblocking(False)
-            task = self._loop.create_task(self._greet(host))
-            self._greetings.add(task)
-            task.add_done_callback(self._on_greeted)
+    def _take(self, host: socket.socket) -> None:
+        task = self._loop.create_task(self._greet(host))
+        self._greetings.add(task)
+        task.add_done_callback(self._on_greeted)
 
     def _on_greeted(self, task: asyncio.Task[None]) -> None:
         self._greetings.discard(task)
         if not task.cancelled() and (exc := task.exception()) is not None:
             log.error("greeting failed: %r", exc)
-        if not self._is_accepting:
-            self._resume()
+        self._acceptor.go_on()
 
     async def _greet(self, host: socket.socket) -> None:
         guest: socket.socket | None = None

@@ -4,19 +4,18 @@ Nothing in here can dial out. The host parks connections at the bridge's socket;
 port gets one of them, and from then on talks to the host's proxy through it. Without a free one it waits a little, and
 is then told so in HTTP, because that is what it came to speak.
 
-Used by the bridge, which is part of every start: it imports nothing but the standard library.
+Used by the bridge, which is part of every start: it imports nothing but the standard library and what lies beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 from collections import deque
 from collections.abc import Callable
 
-log = logging.getLogger("sbxguest.outlet")
+from sbxguest.acceptor import Acceptor
 
 # What the host writes to a bridge in place of a port, and reads when a parked connection was taken.
 PARK_WORD = "out"
@@ -24,8 +23,6 @@ TAKEN = b"c"
 
 _WAIT_S = 10.0
 _MAX_WAITING = 64
-_ACCEPTS_PER_TURN = 64
-_PAUSE_S = 0.1
 _DROPPED_BYTES = 65_536
 _BODY = (
     b'{"error": {"code": "unavailable", "message": "the host\'s proxy does not answer", "retryable": true, '
@@ -47,12 +44,10 @@ class Outlet:
 
     def __init__(self, listener: socket.socket, join: Callable[[socket.socket, socket.socket], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._listener = listener
         self._join = join
         self._parked: deque[socket.socket] = deque()
         self._waiting: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._is_accepting = False
-        self._accept_again()
+        self._acceptor = Acceptor(listener, has_room=lambda: len(self._waiting) < _MAX_WAITING, take=self._serve)
 
     def park(self, host: socket.socket) -> None:
         """Keep a connection of the host until a program wants it."""
@@ -61,7 +56,7 @@ class Outlet:
             if self._pair(host, program):
                 del self._waiting[program]
                 timer.cancel()
-                self._accept_again()
+                self._acceptor.go_on()
             return
         self._parked.append(host)
         # A parked connection is silent: whatever it says, even its end, means that nobody stands behind it.
@@ -69,8 +64,7 @@ class Outlet:
 
     def close(self) -> None:
         """Stop listening and close what is not paired."""
-        self._loop.remove_reader(self._listener)
-        self._listener.close()
+        self._acceptor.close()
         for host in list(self._parked):
             self._drop(host)
         for program, timer in self._waiting.items():
@@ -78,34 +72,8 @@ class Outlet:
             program.close()
         self._waiting.clear()
 
-    def _accept_again(self) -> None:
-        if not self._is_accepting and self._listener.fileno() >= 0:
-            self._is_accepting = True
-            self._loop.add_reader(self._listener, self._on_acceptable)
-
-    def _pause(self) -> None:
-        self._is_accepting = False
-        self._loop.remove_reader(self._listener)
-
-    def _on_acceptable(self) -> None:
-        for _ in range(_ACCEPTS_PER_TURN):
-            if len(self._waiting) >= _MAX_WAITING:
-                self._pause()
-                return
-            try:
-                program, _ = self._listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as exc:
-                log.warning("accept: %s", exc)
-                self._pause()
-                self._loop.call_later(_PAUSE_S, self._accept_again)
-                return
-            program.setblocking(False)
-            program.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._serve(program)
-
     def _serve(self, program: socket.socket) -> None:
+        program.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while self._parked:
             host = self._parked.popleft()
             self._loop.remove_reader(host)
@@ -136,4 +104,4 @@ class Outlet:
             program.send(_NOBODY)
             program.shutdown(socket.SHUT_WR)
         program.close()
-        self._accept_again()
+        self._acceptor.go_on()
