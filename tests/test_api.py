@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sbxtui import Sandbox, SyncSandbox
-from sbxtui.core.errors import FileMissing, SandboxNotFound, UsageError
+from sbxtui.core.errors import Conflict, FileMissing, SandboxNotFound, UsageError
 from tests.support.sbx import Result, Sbx, sbx_home
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -125,6 +125,21 @@ async def test_the_sync_facade_works_inside_a_running_loop_too(sbx: Sbx) -> None
     attached.close()
     with pytest.raises(SandboxNotFound):
         SyncSandbox.attach("nobody")
+
+
+async def test_what_was_closed_says_so(sbx: Sbx) -> None:
+    sandbox = await Sandbox.attach("app")
+    sandbox.close()
+    sandbox.close()
+    for act in (lambda: sandbox.exec("true"), sandbox.stop, sandbox.start, lambda: sandbox.read_file("x")):
+        with pytest.raises(Conflict, match="`app` is closed") as closed:
+            await act()
+        assert 'attach("app")' in closed.value.hint
+    blocking = await asyncio.to_thread(SyncSandbox.attach, "app")
+    blocking.close()
+    with pytest.raises(Conflict, match="`app` is closed"):
+        blocking.exec("true")
+    assert blocking.name == "app"
 
 
 def test_importing_the_package_loads_next_to_nothing(sbx: Sbx) -> None:

@@ -19,9 +19,9 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from sbxtui.core.errors import SandboxNotFound, SbxError
+from sbxtui.core.errors import Conflict, SandboxNotFound, SbxError
 from sbxtui.core.loopthread import LoopThread
 from sbxtui.core.model import Registration
 from sbxtui.settings import Settings, load
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _ACTOR = "python:you"
 _PIECE_BYTES = 1 << 20
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,21 @@ class ExecOutput:
 
 
 class Sandbox:
-    """One sandbox. Made by `create` or `attach`; close it, or use it in `async with`.
+    """One sandbox. Made by `create` or `attach`; close it, or use it in `async with`. Closed, it raises `Conflict`.
 
     Leaving `async with` terminates a sandbox that `create` made, and leaves one that was attached as it is.
     """
 
     def __init__(self, services: Services, row: Registration, *, is_ours: bool) -> None:
-        self._services = services
+        self._open_services: Services | None = services
         self._row = row
         self._is_ours = is_ours
+
+    @property
+    def _services(self) -> Services:
+        if self._open_services is None:
+            raise _closed(self.name)
+        return self._open_services
 
     @classmethod
     async def create(
@@ -227,7 +234,9 @@ class Sandbox:
 
     def close(self) -> None:
         """Let go of it; the sandbox itself is left as it is. Closing twice is harmless."""
-        self._services.close()
+        services, self._open_services = self._open_services, None
+        if services is not None:
+            services.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -298,6 +307,12 @@ class SyncSandbox:
         """Host and port of its endpoint, without a scheme."""
         return self._sandbox.endpoint
 
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed:
+            work.close()
+            raise _closed(self.name)
+        return self._loop.run(work)
+
     def exec(
         self,
         cmd: str,
@@ -308,27 +323,27 @@ class SyncSandbox:
         timeout: float | None = None,
     ) -> ExecOutput:
         """Run a program to its end; see `Sandbox.exec`. Ctrl-C ends it."""
-        return self._loop.run(self._sandbox.exec(cmd, args, cwd=cwd, env=env, timeout=timeout))
+        return self._run(self._sandbox.exec(cmd, args, cwd=cwd, env=env, timeout=timeout))
 
     def start(self) -> None:
         """Resume it and wait until it answers."""
-        self._loop.run(self._sandbox.start())
+        self._run(self._sandbox.start())
 
     def stop(self) -> None:
         """Suspend it: memory and disk are kept."""
-        self._loop.run(self._sandbox.stop())
+        self._run(self._sandbox.stop())
 
     def read_file(self, path: str) -> bytes:
         """All of a file, in memory."""
-        return self._loop.run(self._sandbox.read_file(path))
+        return self._run(self._sandbox.read_file(path))
 
     def write_file(self, path: str, content: str | bytes) -> int:
         """Replace a file; returns its size in bytes."""
-        return self._loop.run(self._sandbox.write_file(path, content))
+        return self._run(self._sandbox.write_file(path, content))
 
     def terminate(self) -> None:
         """End it for good, free its name, and close."""
-        self._loop.run(self._sandbox.terminate())
+        self._run(self._sandbox.terminate())
         self.close()
 
     def close(self) -> None:
@@ -350,6 +365,10 @@ class SyncSandbox:
 
     def __repr__(self) -> str:
         return f"<SyncSandbox {self.name} {self.id}>"
+
+
+def _closed(name: str) -> SbxError:
+    return Conflict(f"this Sandbox object of `{name}` is closed", hint=f'`attach("{name}")` gives another')
 
 
 @contextlib.asynccontextmanager

@@ -126,9 +126,10 @@ def test_closed_and_full_outputs_are_no_fault_of_ours(sbx: Sbx, app: str) -> Non
 
     assert shell("sbx ls >&-").returncode == 0
     assert shell(f"sbx exec {app} -- echo x >&-").returncode == 0
-    full = shell("sbx ls > /dev/full")
-    assert (full.returncode, "fault of sbx" in full.stderr) == (1, False)
-    assert "No space left" in full.stderr
+    for line in ("ls", "--help", "inspect " + app, "fs cat " + app + " /etc/passwd"):
+        full = shell(f"sbx {line} > /dev/full")
+        assert (full.returncode, full.stderr.splitlines()[0]) == (1, "error: standard output: No space left on device")
+        assert "hint: what was to be written there is cut short" in full.stderr
 
 
 def test_a_deleted_working_folder_does_not_matter(sbx: Sbx, app: str, tmp_path: Path) -> None:
@@ -159,3 +160,20 @@ def test_forks_that_run_away_in_the_background_leave_the_sandbox_answering(sbx: 
     sbx("exec", "bomb", "--", "sh", "-c", "(f(){ f|f& }; f) 2>/dev/null & sleep 1")
     assert sbx.ok("exec", "bomb", "--", "echo", "alive").out == "alive"
     sbx.ok("rm", "bomb", "--yes")
+
+
+def test_several_files_are_each_tried_as_cat_and_rm_do(sbx: Sbx, app: str) -> None:
+    sbx.ok("fs", "mkdir", app, "several")
+    for name in ("one", "two"):
+        sbx.ok("fs", "write", app, f"several/{name}", stdin=name.encode())
+    paths = ["several/one", "several/not-there", "several/two"]
+    printed = sbx("fs", "cat", app, *paths)
+    assert (printed.code, printed.stdout) == (4, b"onetwo")
+    assert printed.err == "error: /work/several/not-there: No such file or directory\n"
+    told = sbx("--json", "fs", "stat", app, *paths)
+    assert (told.code, [one["path"] for one in told.json]) == (4, ["/work/several/one", "/work/several/two"])
+    assert told.error["code"] == "file_not_found"
+    removed = sbx("--json", "fs", "rm", app, *paths)
+    assert (removed.code, removed.json["paths"]) == (4, ["several/one", "several/two"])
+    made = sbx("fs", "mkdir", app, "/etc/no", "several/yes")
+    assert (made.code, sbx.ok("fs", "ls", app, "several", "-q").out) == (6, "yes")

@@ -6,28 +6,12 @@ import argparse
 import re
 from typing import Any, NoReturn, Protocol
 
+from sbxtui.cli.habits import VERBS
+from sbxtui.cli.output import Output
 from sbxtui.core.errors import UsageError
 
 # argparse's own words, the only way it tells.
 _NO_SUCH_VERB = re.compile(r"argument VERB: invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)", re.DOTALL)
-# What people are used to from other tools.
-_HABITS = {
-    "delete": "rm",
-    "remove": "rm",
-    "list": "ls",
-    "up": "create",
-    "down": "rm",
-    "ssh": "shell",
-    "kill-job": "kill",
-}
-_HABITS |= {
-    "pause": "stop",
-    "suspend": "stop",
-    "resume": "start",
-    "unpause": "start",
-    "describe": "inspect",
-    "top": "ps",
-}
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,12 +26,16 @@ class Parser(argparse.ArgumentParser):
         meant = _meant(mistake["word"], re.findall(r"'([^']*)'", mistake["known"]))
         raise UsageError(f"`{self.prog}` has no verb `{mistake['word']}`", hint=meant or see)
 
+    def _print_message(self, message: str, _file: object = None) -> None:
+        """Help and version. argparse itself says nothing of a stdout that does not take them."""
+        Output().line(message.rstrip("\n"))
+
 
 def _meant(word: str, known: list[str]) -> str:
     """A guess at what a mistyped verb was to be; empty when it is like none."""
     import difflib
 
-    near = [_HABITS[word]] if _HABITS.get(word) in known else difflib.get_close_matches(word, known, n=2)
+    near = [VERBS[word]] if VERBS.get(word) in known else difflib.get_close_matches(word, known, n=2)
     return f"did you mean {' or '.join(f'`{verb}`' for verb in near)}?" if near else ""
 
 

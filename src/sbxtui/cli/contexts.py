@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.core.errors import Conflict, UsageError
 from sbxtui.core.model import Context, ContextKind, ContextName
@@ -21,7 +22,8 @@ def ls(call: Call) -> int:
         ("*" if one.name == current else "", one.name, one.kind.value, one.region, one.profile, _isolation(one, call))
         for one in contexts
     ]
-    call.out.table(("", "NAME", "KIND", "REGION", "PROFILE", "ISOLATION"), rows)
+    columns = ("", "NAME", "KIND", "REGION", "PROFILE", "ISOLATION")
+    call.out.table(columns, rows, cuts=show.CONTEXT_CUTS, is_wide=call.args.wide)
     return 0
 
 

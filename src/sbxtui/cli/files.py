@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from sbxguest.tree import TreeReport
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.stdin import read_stdin
-from sbxtui.core.errors import Incomplete, SbxError, UsageError
+from sbxtui.core.errors import Incomplete, SbxError, Unavailable, UsageError
 from sbxtui.core.model import FileInfo
 from sbxtui.core.text import short_size
 
@@ -60,46 +60,36 @@ async def fs_ls(call: Call) -> int:
 async def fs_cat(call: Call) -> int:
     """Print files, byte by byte as they are."""
     row = await call.services.sandboxes.find(call.args.sandbox)
-    for path in call.args.paths:
-        await call.services.files.read(row, path, call.out.raw)
-    return 0
+    return await _each(call, lambda path: call.services.files.read(row, path, call.out.raw))
 
 
 async def fs_stat(call: Call) -> int:
     """Tell size, mode and times."""
     row = await call.services.sandboxes.find(call.args.sandbox)
-    infos = [await call.services.files.stat(row, path) for path in call.args.paths]
+    infos: list[FileInfo] = []
+
+    async def look(path: str) -> None:
+        infos.append(await call.services.files.stat(row, path))
+
+    code = await _each(call, look)
     if call.out.is_json:
         call.out.json([show.file_json(one) for one in infos])
-    else:
+    elif infos:
         call.out.table(("MODE", "SIZE", "MODIFIED", "NAME"), [_file_row(one) for one in infos])
-    return 0
+    return code
 
 
 async def fs_mkdir(call: Call) -> int:
     """Make folders and their parents."""
     row = await call.services.sandboxes.find(call.args.sandbox)
-    for path in call.args.paths:
-        await call.services.files.make_folder(row, path)
-    call.out.result({"paths": call.args.paths})
-    return 0
+    return await _change_each(call, lambda path: call.services.files.make_folder(row, path))
 
 
 async def fs_rm(call: Call) -> int:
     """Remove files."""
     row = await call.services.sandboxes.find(call.args.sandbox)
-    failures: list[SbxError] = []
-    for path in call.args.paths:
-        try:
-            await call.services.files.remove(row, path, is_recursive=call.args.recursive)
-        except SbxError as exc:
-            failures.append(exc)
-    for failure in failures[1:]:
-        call.out.error(failure)
-    if failures:
-        raise failures[0]
-    call.out.result({"paths": call.args.paths})
-    return 0
+    is_recursive = call.args.recursive
+    return await _change_each(call, lambda path: call.services.files.remove(row, path, is_recursive=is_recursive))
 
 
 async def fs_mv(call: Call) -> int:
@@ -128,6 +118,40 @@ async def fs_write(call: Call) -> int:
     if call.out.is_json:
         call.out.json({"path": call.args.path, "size_bytes": size_bytes})
     return 0
+
+
+async def _change_each(call: Call, act: Callable[[str], Awaitable[object]]) -> int:
+    done: list[str] = []
+
+    async def change(path: str) -> None:
+        await act(path)
+        done.append(path)
+
+    code = await _each(call, change)
+    call.out.result({"paths": done})
+    return code
+
+
+async def _each(call: Call, act: Callable[[str], Awaitable[object]]) -> int:
+    """Do it with every path, as `cat` and `rm` do: one that fails is told, and holds up no other.
+
+    Returns:
+        The exit code: that of the first failure, or 0.
+
+    Raises:
+        SbxError: The sandbox cannot be asked at all.
+    """
+    code = 0
+    for path in call.args.paths:
+        try:
+            await act(path)
+        except SbxError as exc:
+            # What the guest itself said is about this path; anything else would meet the next one, too.
+            if "guest_code" not in exc.details or isinstance(exc, Unavailable):
+                raise
+            call.out.error(exc)
+            code = code or exc.exit_code
+    return code
 
 
 def _progress(call: Call) -> Callable[[int], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.core.text import iso
 
@@ -27,5 +28,7 @@ async def ls(call: Call) -> int:
     call.out.table(
         ("NAME", "STATE", "VERSION", "ARN"),
         [(one.name, one.state, one.latest_version or "-", one.arn) for one in images],
+        cuts=show.IMAGE_CUTS,
+        is_wide=call.args.wide,
     )
     return 0

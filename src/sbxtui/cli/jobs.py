@@ -29,7 +29,8 @@ async def jobs(call: Call) -> int:
     if call.out.is_json:
         call.out.json([show.job_json(job) for job in shown])
         return 0
-    call.out.table(show.JOB_COLUMNS, [show.job_row(job) for job in shown])
+    rows = [show.job_row(job) for job in shown]
+    call.out.table(show.JOB_COLUMNS, rows, cuts=show.JOB_CUTS, is_wide=call.args.wide)
     hidden = len(listing.jobs) - len(shown)
     if hidden and not shown:
         call.out.note(f"note: nothing runs; --all shows {hidden} that ended")

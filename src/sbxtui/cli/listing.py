@@ -37,7 +37,7 @@ async def ps(call: Call) -> int:
     found = [one for one in inventory.sandboxes if one.name == row.name]
     if call.out.is_json:
         call.out.json(show.sandbox_json(found[0]) if found else None)
-    call.out.table(show.SANDBOX_COLUMNS, [show.sandbox_row(one) for one in found])
+    _print(call, show.SANDBOX_COLUMNS, [show.sandbox_row(one) for one in found], found)
     return inventory.error.exit_code if inventory.error else 0
 
 
@@ -45,7 +45,7 @@ async def inspect(call: Call) -> int:
     """The control plane's record and ours, as JSON."""
     row = await call.services.sandboxes.find(call.args.sandbox)
     record = await call.services.sandboxes.record(row.id)
-    call.out.json({**show.registration_json(row), "record": show.record_json(record)})
+    call.out.document({**show.registration_json(row), "record": show.record_json(record)})
     return 0
 
 
@@ -82,7 +82,12 @@ def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool, is_sure: 
         return
     columns = ("CONTEXT", *show.SANDBOX_COLUMNS) if with_context else show.SANDBOX_COLUMNS
     cells = [(one.context, *show.sandbox_row(one)) if with_context else show.sandbox_row(one) for one in rows]
-    call.out.table(columns, cells)
+    _print(call, columns, cells, rows)
+
+
+def _print(call: Call, columns: Sequence[str], cells: Sequence[Sequence[str]], rows: Sequence[Sandbox]) -> None:
+    cuts = show.SANDBOX_CUTS if all(one.name for one in rows) else show.UNTRACKED_CUTS
+    call.out.table(columns, cells, cuts=cuts, is_wide=call.args.wide)
 
 
 def _report(call: Call, inventory: Inventory) -> None:

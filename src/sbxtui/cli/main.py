@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbxtui.cli import parser
-from sbxtui.cli.output import Output, fill_closed_streams, settle_streams
+from sbxtui.cli.output import STDERR, STDOUT, Output, fill_closed_streams, settle_streams
 from sbxtui.core.errors import AccessDenied, Interrupted, SbxError
 
 if TYPE_CHECKING:
@@ -171,7 +171,10 @@ def _system_error(exc: OSError) -> SbxError:
     """What the system refused, as people say it: a full disk behind stdout, a folder without permission."""
     where = f"{exc.filename}: " if exc.filename else ""
     kind = AccessDenied if isinstance(exc, PermissionError) else SbxError
-    return kind(f"{where}{exc.strerror or exc}", hint="`sbx doctor` checks this machine")
+    hint = "`sbx doctor` checks this machine"
+    if exc.filename in (STDOUT, STDERR):
+        hint = "what was to be written there is cut short: make room where it goes, or send it elsewhere"
+    return kind(f"{where}{exc.strerror or exc}", hint=hint)
 
 
 def _fault(exc: Exception) -> SbxError:

@@ -8,15 +8,19 @@ import os
 import re
 import select
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
+from sbxtui.cli.fitting import GAP, Cut, Fitted, cells, fit, padded, shortened
 from sbxtui.core.errors import SbxError
 from sbxtui.core.text import harmless, harmless_line, iso
 
 if TYPE_CHECKING:
     from sbxtui.core.threads import Lane
+
+# In place of a file's name in an OSError of one of our streams.
+STDOUT, STDERR = "standard output", "standard error"
 
 
 class Output:
@@ -36,6 +40,13 @@ class Output:
         """One JSON document on one line, whatever the flags."""
         _write(sys.stdout, json.dumps(document, default=_jsonable) + "\n")
 
+    def document(self, document: object) -> None:
+        """The JSON document of a verb that has nothing else to show: for people over many lines."""
+        if self.is_json:
+            self.json(document)
+        else:
+            self.line(json.dumps(document, default=_jsonable, indent=2))
+
     def result(self, document: object) -> None:
         """The document of a verb that tells people nothing: only under `--json`."""
         if self.is_json:
@@ -43,7 +54,9 @@ class Output:
 
     def raw(self, data: bytes, *, is_stderr: bool = False) -> None:
         """Bytes of a command or file, untouched and unbuffered; raises BrokenPipeError when the reader left."""
-        _write_all((sys.stderr if is_stderr else sys.stdout).fileno(), data)
+        stream = sys.stderr if is_stderr else sys.stdout
+        with _naming(stream):
+            _write_all(stream.fileno(), data)
 
     async def pass_on(self, data: bytes, *, is_stderr: bool = False) -> None:
         """`raw` at the reader's pace: one that stalls holds up nothing else, nor the end of this program."""
@@ -53,14 +66,34 @@ class Output:
             self._lane = Lane()
         await self._lane.run(lambda: self.raw(data, is_stderr=is_stderr))
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Left-aligned columns, two blanks apart; the header is left out when quiet."""
-        cells = [[harmless_line(cell) for cell in row] for row in rows]
-        if not self.is_quiet:
-            cells.insert(0, list(columns))
-        widths = [max((len(row[at]) for row in cells), default=0) for at in range(len(columns))]
-        for row in cells:
-            self.line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        cuts: Sequence[Cut] = (),
+        is_wide: bool = False,
+    ) -> None:
+        """Left-aligned columns, two blanks apart; the header is left out when quiet.
+
+        Args:
+            columns: The heads.
+            rows: One cell for each column.
+            cuts: How to make it fit into a terminal; without any it is as wide as it is.
+            is_wide: Show all of it all the same.
+        """
+        lines = [tuple(harmless_line(cell) for cell in row) for row in rows]
+        width = terminal_columns() if cuts and not is_wide else 0
+        if self.is_json:
+            return
+        fitted = fit(columns, lines, cuts, width) if width else Fitted(tuple(columns), tuple(lines))
+        shown = list(fitted.rows) if self.is_quiet else [fitted.columns, *fitted.rows]
+        widths = [max(map(cells, column)) for column in zip(*shown, strict=True)]
+        for row in shown:
+            text = GAP.join(map(padded, row, widths)).rstrip()
+            self.line(shortened(text, width) if width else text)
+        if fitted.left_out:
+            self.note(f"note: no room for {', '.join(fitted.left_out)}: `--wide` shows all")
 
     def note(self, text: str) -> None:
         """A notice for people on stderr; silenced by `--quiet`."""
@@ -98,6 +131,13 @@ def stdout_is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
+def terminal_columns() -> int:
+    """How wide the terminal is that stdout goes to; 0 when it is none, or one that does not say."""
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(sys.stdout.fileno()).columns if stdout_is_terminal() else 0
+    return 0
+
+
 def terminal_kind() -> str:
     """What TERM says our terminal is; empty when it says nothing that has a name."""
     kind = os.environ.get("TERM", "")
@@ -124,6 +164,7 @@ def settle_streams() -> OSError | None:
         try:
             stream.flush()
         except OSError as exc:
+            exc.filename = STDERR if stream is sys.stderr else STDOUT
             lost[stream] = exc
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return lost.get(sys.stdout)
@@ -147,8 +188,19 @@ def _tell(text: str) -> None:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    stream.write(text)
-    stream.flush()
+    with _naming(stream):
+        stream.write(text)
+        stream.flush()
+
+
+@contextlib.contextmanager
+def _naming(stream: TextIO) -> Iterator[None]:
+    """An error of the system says which of our streams it is about."""
+    try:
+        yield
+    except OSError as exc:
+        exc.filename = STDERR if stream is sys.stderr else STDOUT
+        raise
 
 
 def _jsonable(value: Any) -> object:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from sbxtui._version import __version__
+from sbxtui.cli import habits
 from sbxtui.cli.adder import Adder, Parser, add_global_flags
 from sbxtui.cli.verbs import add_verbs
 from sbxtui.core.errors import UsageError
@@ -32,11 +33,22 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         SystemExit: `--help` or `--version` was printed.
     """
     own, command = _split_command(_with_sort_joined(argv))
-    args, rest = _parser_of(own).parse_known_args(own)
-    if rest:
-        verb = f"sbx {args.verb}" if args.verb else "sbx"
-        raise UsageError(f"`{verb}` does not know what to do with `{' '.join(rest)}`", hint=f"see `{verb} --help`")
+    verb = verb_of(own)
+    habits.refuse_other_meaning(verb, [*own, *command[:1]])
+    try:
+        args = _parse_own(own)
+    except UsageError as exc:
+        exc.hint = habits.hint(verb, own, exc.message) or exc.hint
+        raise
     args.command = command
+    return args
+
+
+def _parse_own(words: Sequence[str]) -> argparse.Namespace:
+    args, rest = _parser_of(words).parse_known_args(words)
+    if rest:
+        name = f"sbx {args.verb}" if args.verb else "sbx"
+        raise UsageError(f"`{name}` does not know what to do with `{' '.join(rest)}`", hint=f"see `{name} --help`")
     return args
 
 
@@ -87,7 +99,7 @@ def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
         if word == "--":
             return list(argv[:at]), list(argv[at + 1 :])
         if word.startswith("-") and word != "-":
-            at += 2 if word in values else 1
+            at += 2 if _takes_next(word, values) and argv[at + 1 : at + 2] != ["--"] else 1
             continue
         if names_left == 0 and not (argv[verb] == "run" and "--" in argv[at:] and word.startswith("arn:")):
             return list(argv[:at]), list(argv[at:])
@@ -108,12 +120,21 @@ def _verb_index(argv: Sequence[str]) -> int | None:
     return None
 
 
+def _takes_next(word: str, values: frozenset[str]) -> bool:
+    """Whether the value of a flag, or of the last of some letters (`-ite`), is the next word."""
+    if word.startswith("--"):
+        return word in values
+    first = next((at for at, letter in enumerate(word[1:], 1) if f"-{letter}" in values), None)
+    return first == len(word) - 1
+
+
 def _value_flags(verb: str) -> frozenset[str]:
-    common = {"--cwd", "--env", "--timeout", "--user", "--env-file"}
+    common = {"--cwd", "--env", "--timeout", "--user", "-u"}
     if verb == "exec":
-        return frozenset(common)
-    create = {"--image", "-i", "--role", "--memory", "-m", "--cpus", "--label", "--idle", "--max-duration", "--workdir"}
-    return frozenset(common | create | {"--egress-connector", "--ingress-connector", "--network", "--name"})
+        return frozenset(common | {"--env-file", "--workdir", "-w", "-e"})
+    create = {"--image", "-i", "--role", "--memory", "-m", "--cpus", "--label", "--idle", "--max-duration"}
+    create |= {"--egress-connector", "--ingress-connector", "--network", "--workdir", "-w"}
+    return frozenset(common | create | {"--name"})
 
 
 def _parser_of(line: Sequence[str]) -> Parser:
@@ -133,7 +154,7 @@ def _build(only: str = "") -> Parser:
         epilog="`sbx VERB --help` tells more of a verb.",
     )
     parser.set_defaults(handler="", verb="", context="", region="", profile="", isolation="", setup_file="")
-    parser.set_defaults(json=False, quiet=False, no_input=False, debug=False)
+    parser.set_defaults(json=False, quiet=False, no_input=False, debug=False, wide=False)
     parser.add_argument("--version", action="version", version=f"sbx {__version__}")
     add_global_flags(parser)
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser, title="verbs")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from sbxtui.cli.fitting import Cut
 from sbxtui.cli.output import Output
 from sbxtui.core.isolation import short_isolation
 from sbxtui.core.jobs import Job, JobExit
@@ -16,6 +17,19 @@ JOB_COLUMNS = ("JOB", "SANDBOX", "STATE", "AGE", "BY", "COMMAND")
 _SHORT_ID = 12
 _REASON_WIDTH = 60
 SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ISOLATION", "ID")
+# Any beginning of an id that only one sandbox has will do in its place, so it is cut without a mark.
+SANDBOX_CUTS = (
+    *(Cut("ID", 12, mark=""), Cut("STATE", 24), Cut("NETWORK", 16), Cut("ID", 0), Cut("AGE", 0), Cut("IMAGE", 0)),
+    *(Cut("STATE", 9), Cut("NETWORK", 8), Cut("CONTEXT", 8), Cut("ISOLATION", 6), Cut("NAME", 12)),
+)
+# What has no name is called by its id.
+UNTRACKED_CUTS = tuple(cut for cut in SANDBOX_CUTS if (cut.column, cut.least) != ("ID", 0))
+JOB_CUTS = (
+    *(Cut("COMMAND", 24), Cut("BY", 8), Cut("SANDBOX", 16), Cut("BY", 0), Cut("AGE", 0)),
+    *(Cut("COMMAND", 8), Cut("SANDBOX", 8)),
+)
+IMAGE_CUTS = (Cut("ARN", 24), Cut("ARN", 0), Cut("NAME", 24))
+CONTEXT_CUTS = (Cut("ISOLATION", 24), Cut("PROFILE", 8), Cut("ISOLATION", 8), Cut("PROFILE", 0))
 
 
 def sandbox_json(sandbox: Sandbox) -> dict[str, object]:

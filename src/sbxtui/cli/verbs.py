@@ -68,6 +68,10 @@ def _destructive(parser: Arguments) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
 
 
+def _wide(parser: Arguments) -> None:
+    parser.add_argument("--wide", action="store_true", help="show all of the table, wider than the terminal or not")
+
+
 def _create_flags(parser: Arguments) -> None:
     add = parser.add_argument
     add("--image", "-i", default="", metavar="IMAGE", help="image name or ARN (default: sbx-base)")
@@ -101,7 +105,7 @@ def _create_flags(parser: Arguments) -> None:
     add("--egress-connector", action="append", default=[], metavar="ARN", help="attach this egress connector")
     add("--ingress-connector", action="append", default=[], metavar="ARN", help="attach this ingress connector")
     add("--network", default="", metavar="POLICY", help="none, allow=HOST:PORT,… or internet")
-    add("--workdir", default="", metavar="DIR", help="working folder of commands (default /work)")
+    add("--workdir", "-w", default="", metavar="DIR", help="working folder of commands (default /work)")
 
 
 def _lifecycle(add: Adder) -> None:
@@ -110,16 +114,6 @@ def _lifecycle(add: Adder) -> None:
     _create_flags(create)
     create.add_argument("--replace", action="store_true", help="first remove a sandbox of that name; asks")
     create.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    ls = add("ls", "listing:ls", "list sandboxes with their live state")
-    ls.add_argument("--all-contexts", action="store_true", help="of every context")
-    ls.add_argument("--all", action="store_true", help="also terminated ones")
-    ls.add_argument("--filter", default="", metavar="EXPR", help="like `state:run age<1h !image:py text`")
-    ls.add_argument(
-        "--sort", default="name", metavar="KEYS", help="name, state, age, image, id, context; -age reverses"
-    )
-    ps = add("ps", "listing:ps", "status of one sandbox, or of all")
-    ps.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
-    _names(add("inspect", "listing:inspect", "full control-plane record as JSON"), many=False)
     _names(add("stop", "lifecycle:stop", "suspend: memory and disk are kept"))
     _names(add("start", "lifecycle:start", "resume"))
     rm = add("rm", "lifecycle:rm", "terminate and forget")
@@ -142,6 +136,33 @@ def _lifecycle(add: Adder) -> None:
     _destructive(add("prune", "lifecycle:prune", "forget the names of sandboxes that are gone"))
 
 
+def _lists(add: Adder) -> None:
+    ls = add(
+        "ls",
+        "listing:ls",
+        "list sandboxes with their live state",
+        detail="List sandboxes with their live state. Filters are terms that must all hold, in quotes: state:run, "
+        "name=app, image:py, age<1h, label=KEY=VALUE for that label, label:KEY= for any value of it, a bare word for "
+        "text in name, id, image or labels; ! in front turns a term round.",
+    )
+    ls.add_argument("--all-contexts", action="store_true", help="of every context")
+    ls.add_argument("--all", action="store_true", help="also terminated ones")
+    ls.add_argument(
+        "--filter",
+        default="",
+        metavar="EXPR",
+        help="like `state:run age<1h label=team=blue !image:py text`",
+    )
+    ls.add_argument(
+        "--sort", default="name", metavar="KEYS", help="name, state, age, image, id, context; -age reverses"
+    )
+    _wide(ls)
+    ps = add("ps", "listing:ps", "status of one sandbox, or of all")
+    ps.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
+    _wide(ps)
+    _names(add("inspect", "listing:inspect", "full control-plane record as JSON"), many=False)
+
+
 def _commands(add: Adder) -> None:
     run = add(
         "run",
@@ -158,12 +179,11 @@ def _commands(add: Adder) -> None:
         parser.add_argument(
             "--stdin", *(["-i"] if parser is execute else []), action="store_true", help="pass our stdin on"
         )
-        parser.add_argument("--cwd", default="", metavar="DIR")
+        _place(parser, *(["--workdir", "-w"] if parser is execute else []))
         parser.add_argument("--timeout", type=seconds, default=None, metavar="S", help="kill it with all its children")
-        parser.add_argument("--user", default="", metavar="USER")
     execute.add_argument("--tty", "-t", action="store_true", help="run it on a terminal; -it is yours")
     execute.add_argument("--detach", "-d", action="store_true", help="print the job's id and leave it running")
-    execute.add_argument("--env", type=variable, action="append", default=[], metavar="K=V")
+    execute.add_argument("--env", "-e", type=variable, action="append", default=[], metavar="K=V", help="a variable")
     execute.add_argument("--env-file", action="append", default=[], metavar="FILE", help="K=V lines")
     shell = add(
         "shell",
@@ -172,15 +192,21 @@ def _commands(add: Adder) -> None:
         detail="Open a shell on this terminal. Ctrl-] leaves it running; `sbx attach` comes back to it.",
     )
     _names(shell, many=False)
-    shell.add_argument("--cwd", default="", metavar="DIR")
-    shell.add_argument("--user", default="", metavar="USER")
+    _place(shell, "--workdir", "-w")
     _jobs(add)
+
+
+def _place(parser: Arguments, *more: str) -> None:
+    """Where a command runs and as whom; `more` are other words for its folder."""
+    parser.add_argument("--cwd", *more, default="", metavar="DIR", help="working folder (default: the sandbox's)")
+    parser.add_argument("--user", "-u", default="", metavar="USER", help="name or number (default: the sandbox's)")
 
 
 def _jobs(add: Adder) -> None:
     listed = add("jobs", "jobs:jobs", "list the commands that run in sandboxes, whoever began them")
     listed.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
     listed.add_argument("--all", action="store_true", help="also those that ended")
+    _wide(listed)
     attach = add("attach", "commands:attach", "take up a job: its output, its input, its exit code")
     _job(attach)
     attach.add_argument("--stdin", "-i", action="store_true", help="pass our stdin on, which need not be a terminal")
@@ -259,7 +285,7 @@ def _seeing(add: Adder) -> None:
 
 def _set_up(add: Adder) -> None:
     context = add.group("context", "control planes: the local cloud, or AWS profiles and regions")
-    context("ls", "contexts:ls", "list contexts")
+    _wide(context("ls", "contexts:ls", "list contexts"))
     context("use", "contexts:use", "make a context the one in use").add_argument("name", metavar="NAME")
     added = context("add", "contexts:add", "add an AWS context; takes --region, --profile")
     added.add_argument("name", metavar="NAME")
@@ -268,6 +294,7 @@ def _set_up(add: Adder) -> None:
     images = add.group("image", "images: what sandboxes are made from")
     listed = images("ls", "images:ls", "list images that can be launched")
     listed.add_argument("--managed", action="store_true", help="the platform's own base images")
+    _wide(listed)
     local = add.group("local", "the local cloud on this machine")
     setup = local("setup", "local:setup", "fetch gVisor for local sandboxes, without root; the only verb that fetches")
     setup.add_argument("--runsc", default="", metavar="PATH", help="use this runsc instead of fetching one")
@@ -294,5 +321,5 @@ def _destructive_one(parser: Arguments) -> None:
 
 def add_verbs(add: Adder) -> None:
     """Add every verb."""
-    for add_group in (_lifecycle, _commands, _files, _network, _seeing, _set_up):
+    for add_group in (_lifecycle, _lists, _commands, _files, _network, _seeing, _set_up):
         add_group(add)

@@ -1,0 +1,82 @@
+"""Tables on a terminal never wrap; what there is no room for is left out, and elsewhere nothing is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbxtui.cli import show
+from sbxtui.cli.fitting import Cut, cells, fit, shortened
+from tests.support.on_terminal import sbx_on_terminal
+from tests.support.sbx import Sbx
+
+ROW = ("app", "suspended", "12m", "sbx-base-2048", "none", "namespaces", "microvm-0123456789abcdef")
+
+
+def test_the_id_is_cut_to_a_beginning_that_still_names_the_sandbox() -> None:
+    fitted = fit(show.SANDBOX_COLUMNS, [ROW], show.SANDBOX_CUTS, 80)
+    assert (fitted.columns, fitted.left_out) == (show.SANDBOX_COLUMNS, ())
+    assert ROW[-1].startswith(fitted.rows[0][-1])
+
+
+def test_what_a_sandbox_may_do_is_shown_longer_than_what_it_was_made_from() -> None:
+    fitted = fit(show.SANDBOX_COLUMNS, [ROW], show.SANDBOX_CUTS, 44)
+    assert fitted.left_out == ("ID", "AGE", "IMAGE")
+    assert fitted.rows == (("app", "suspended", "none", "namespaces"),)
+
+
+def test_a_table_that_fits_stays_as_it_is() -> None:
+    assert fit(("A", "B"), [("x", "y")], [Cut("A", 0)], 4).rows == (("x", "y"),)
+
+
+@pytest.mark.parametrize(("text", "width", "short"), [("漢字漢字", 5, "漢字…"), ("abcdef", 3, "ab…"), ("ab", 1, "…")])
+def test_letters_that_take_two_cells_count_as_two(text: str, width: int, short: str) -> None:
+    assert shortened(text, width) == short
+
+
+@given(text=st.text(max_size=30), width=st.integers(min_value=1, max_value=20))
+def test_a_shortened_line_is_never_wider_than_it_may_be(text: str, width: int) -> None:
+    assert cells(shortened(text, width)) <= width
+
+
+@pytest.mark.parametrize("columns", [30, 60, 80, 200])
+def test_no_line_of_a_list_is_wider_than_the_terminal(sbx: Sbx, app: str, columns: int) -> None:
+    for words in (
+        ("ls",),
+        ("ls", "--all-contexts"),
+        ("ps", app),
+        ("image", "ls"),
+        ("context", "ls"),
+        ("jobs", "--all"),
+    ):
+        with sbx_on_terminal(sbx, *words, size=(columns, 24)) as terminal:
+            assert terminal.wait() == 0
+        shown = [one for one in terminal.seen.decode().splitlines() if not one.startswith("note: ")]
+        assert shown
+        assert [one for one in shown if cells(one) > columns] == []
+
+
+def test_all_of_a_list_is_to_be_had_wide_or_where_no_terminal_is(sbx: Sbx, app: str) -> None:
+    sandbox_id = sbx.ok("ps", app, "--json").json["id"]
+    assert sandbox_id in sbx.ok("ls").out
+    with sbx_on_terminal(sbx, "ls", "--wide", size=(40, 24)) as terminal:
+        terminal.see(sandbox_id.encode())
+    with sbx_on_terminal(sbx, "ls", size=(50, 24)) as terminal:
+        terminal.see(b"`--wide` shows all")
+
+
+def test_what_has_no_name_keeps_its_id() -> None:
+    row = ("(untracked)", *ROW[1:])
+    fitted = fit(show.SANDBOX_COLUMNS, [row], show.UNTRACKED_CUTS, 60)
+    assert "ID" in fitted.columns
+
+
+def test_a_record_is_for_people_unless_json_was_asked_for(sbx: Sbx, app: str) -> None:
+    shown = sbx.ok("inspect", app)
+    assert f'\n  "name": "{app}",' in f"\n{shown.out}"
+    compact = sbx.ok("inspect", app, "--json")
+    assert len(compact.out.splitlines()) == 1
+    assert json.loads(shown.out) == compact.json
