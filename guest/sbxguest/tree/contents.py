@@ -1,0 +1,70 @@
+"""Reading files that others may be writing."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+
+from sbxguest.tree.entry import new_digest
+from sbxguest.tree.root import READ_FLAGS
+
+_CHUNK_BYTES = 1024 * 1024
+_TRIES = 3
+
+
+class Unstable(Exception):
+    """A file that was written while it was read."""
+
+
+def open_file(name: bytes, folder_fd: int) -> tuple[int, os.stat_result]:
+    """An open file and what the disk says of it; pipes and devices are never waited for.
+
+    Raises:
+        OSError: It cannot be opened. Unstable: It is no file any more.
+    """
+    fd = os.open(name, READ_FLAGS, dir_fd=folder_fd)
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(fd)
+        raise Unstable
+    return fd, found
+
+
+def is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:
+    """Whether nobody wrote in between, as far as the stamps can tell. Also tells replaced files."""
+    return (before.st_ino, before.st_size, before.st_mtime_ns, before.st_ctime_ns) == (
+        after.st_ino,
+        after.st_size,
+        after.st_mtime_ns,
+        after.st_ctime_ns,
+    )
+
+
+def digest_of(name: bytes, folder_fd: int, check: Callable[[], None]) -> tuple[bytes, os.stat_result, int]:
+    """The digest of a file, what the disk says of it, and the moment both are of, in nanoseconds since 1970.
+
+    Args:
+        name: In the folder.
+        folder_fd: Of the folder.
+        check: Called now and then; what it raises ends the reading.
+
+    Raises:
+        OSError: It cannot be read. Unstable: It did not keep still.
+    """
+    for _ in range(_TRIES):
+        at_ns = time.time_ns()
+        fd, before = open_file(name, folder_fd)
+        try:
+            digest, left = new_digest(), before.st_size
+            # No further than it was long: a file that grows as fast as it is read would never end.
+            while left > 0 and (chunk := os.read(fd, min(_CHUNK_BYTES, left))):
+                check()
+                digest.update(chunk)
+                left -= len(chunk)
+            if is_unchanged(before, os.fstat(fd)):
+                return digest.digest(), before, at_ns
+        finally:
+            os.close(fd)
+    raise Unstable

@@ -1,0 +1,228 @@
+"""What stands in a tree: complete, or an error. One scanner for both ends.
+
+No link is followed, no pipe or device opened, and neither depth nor width can exhaust anything: of a branch only the
+lowest folders are held open.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sbxguest.tree.contents import Unstable, digest_of
+from sbxguest.tree.entry import MAX_PATH_BYTES, Entry, Kind, Note, Record, State
+from sbxguest.tree.ignore import Rules, TextSource
+from sbxguest.tree.report import code_of
+from sbxguest.tree.root import FOLDER_FLAGS, OWN_PREFIXES, Root, file_state, join, look, split, state_of
+
+_OPEN_LEVELS = 64
+
+
+def _no_texts(_path: bytes, _fd: int) -> tuple[bytes, ...]:
+    return ()
+
+
+def _go_on() -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOptions:
+    """How a tree is looked at.
+
+    Attributes:
+        has_digests: Read every file whose content is not known.
+        is_deep: Look below folders.
+        rules: What holds above the root.
+        texts: What each folder adds to them.
+        known: States of before. Where the stamp is still the same and not racy, the content is taken from there.
+        check: Called now and then; what it raises ends the scan.
+    """
+
+    has_digests: bool = True
+    is_deep: bool = True
+    rules: Rules = field(default_factory=Rules)
+    texts: TextSource = _no_texts
+    known: Mapping[bytes, State] = field(default_factory=dict)
+    check: Callable[[], None] = _go_on
+
+
+def scan(root: Root, paths: Iterable[bytes] = (b"",), options: ScanOptions | None = None) -> Iterator[Record]:
+    """What stands at `paths`, and below them; a folder comes before what is in it. The empty path is the whole tree.
+
+    Where nothing stands, there is no record; the root itself has none. A path below another one of `paths` is left out,
+    if the scan is deep. Names of our own temporary files are left out, too.
+
+    Raises:
+        TreeError: The root was taken away meanwhile (`root_changed`): what came so far is not what stands there.
+    """
+    options = options or ScanOptions()
+    walk = _Walk(root, options)
+    for path in _topmost(paths) if options.is_deep else sorted(set(paths)):
+        yield from walk.at(path)
+    root.check()
+
+
+def _topmost(paths: Iterable[bytes]) -> Iterator[bytes]:
+    last: bytes | None = None
+    for path in sorted(set(paths), key=lambda path: path.replace(b"/", b"\0")):
+        if last is None or not (last == b"" or path.startswith(last + b"/")):
+            last = path
+            yield path
+
+
+@dataclass(slots=True)
+class _Level:
+    """A folder that is being gone through. `fd` is -1 while it is not held open."""
+
+    path: bytes
+    fd: int
+    inode: int
+    names: Iterator[bytes]
+    rules: Rules
+
+
+class _Walk:
+    def __init__(self, root: Root, options: ScanOptions) -> None:
+        self._root = root
+        self._options = options
+
+    def at(self, path: bytes) -> Iterator[Record]:
+        """The records of one path."""
+        levels: list[_Level] = []
+        try:
+            yield from self._start(path, levels)
+            while levels:
+                self._options.check()
+                level = levels[-1]
+                name = next(level.names, None)
+                if name is None:
+                    _leave(levels)
+                else:
+                    yield from self._child(level, name, levels)
+        finally:
+            for level in levels:
+                if level.fd >= 0:
+                    os.close(level.fd)
+
+    def _start(self, path: bytes, levels: list[_Level]) -> Iterator[Record]:
+        """Enter the root, or what `path` names; levels above it are entered for their rules only."""
+        if not path:
+            levels.append(self._enter(b"", self._root.open_folder(b""), self._options.rules))
+            return
+        folder, name = split(path)
+        rules, fd = self._options.rules, self._root.open_folder(b"")
+        try:
+            above = b""
+            for part in (*folder.split(b"/"), None) if folder else (None,):
+                rules = rules.inside(above, self._options.texts(above, fd))
+                if part is None:
+                    break
+                above = join(above, part)
+                if rules.ignores(above, is_folder=True):
+                    yield Note(above, "ignored")
+                    return
+                inner = os.open(part, FOLDER_FLAGS, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            look(name, fd)
+            top = _Level(folder, fd, 0, iter(()), rules)
+            yield from self._child(top, name, levels)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as exc:
+            yield Note(path, code_of(exc))
+        finally:
+            os.close(fd)
+
+    def _child(self, level: _Level, name: bytes, levels: list[_Level]) -> Iterator[Record]:
+        if name.startswith(OWN_PREFIXES):
+            return
+        path = join(level.path, name)
+        if len(path) > MAX_PATH_BYTES:
+            yield Note(level.path, "bad_path")
+            return
+        try:
+            if level.fd < 0:
+                raise FileNotFoundError
+            record = self._record(level, name, path, levels)
+        except FileNotFoundError:
+            record = Note(path, "vanished")
+        except Unstable:
+            record = Note(path, "unstable")
+        except OSError as exc:
+            record = Note(path, code_of(exc))
+        yield record
+
+    def _record(self, level: _Level, name: bytes, path: bytes, levels: list[_Level]) -> Record:
+        found = look(name, level.fd)
+        is_folder = stat.S_ISDIR(found.st_mode)
+        if level.rules.ignores(path, is_folder=is_folder):
+            return Note(path, "ignored")
+        if is_folder and found.st_dev != self._root.device:
+            return Note(path, "other_file_system")
+        state = state_of(found, name, level.fd)
+        if state is None:
+            return Note(path, "special_file")
+        if is_folder and self._options.is_deep:
+            inner = self._enter(path, os.open(name, FOLDER_FLAGS, dir_fd=level.fd), level.rules)
+            levels.append(inner)
+            if len(levels) > _OPEN_LEVELS:
+                _let_go(levels[-_OPEN_LEVELS - 1])
+        elif state.kind is Kind.FILE and self._options.has_digests:
+            state = self._with_content(state, level.fd, name, path)
+        return Entry(path, state)
+
+    def _enter(self, path: bytes, fd: int, rules: Rules) -> _Level:
+        try:
+            inside = rules.inside(path, self._options.texts(path, fd))
+            names = sorted(map(os.fsencode, os.listdir(fd)))
+            return _Level(path, fd, os.fstat(fd).st_ino, iter(names), inside)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def _with_content(self, state: State, folder_fd: int, name: bytes, path: bytes) -> State:
+        known = self._options.known.get(path)
+        if (
+            known is not None
+            and known.content
+            and known.kind is Kind.FILE
+            and known.stamp == state.stamp
+            and known.stamp is not None
+            and not known.stamp.is_racy
+        ):
+            return State(Kind.FILE, known.content, state.is_executable, known.stamp)
+        digest, found, at_ns = digest_of(name, folder_fd, self._options.check)
+        return file_state(found, digest, at_ns)
+
+
+def _leave(levels: list[_Level]) -> None:
+    """Go back to the folder above. One that was moved or removed meanwhile stays closed: its rest has vanished."""
+    left = levels.pop()
+    if left.fd < 0:
+        return
+    try:
+        if levels and levels[-1].fd < 0:
+            levels[-1].fd = _folder_above(left.fd, levels[-1].inode)
+    finally:
+        os.close(left.fd)
+
+
+def _folder_above(fd: int, inode: int) -> int:
+    try:
+        above = os.open("..", FOLDER_FLAGS, dir_fd=fd)
+    except OSError:
+        return -1
+    if os.fstat(above).st_ino == inode:
+        return above
+    os.close(above)
+    return -1
+
+
+def _let_go(level: _Level) -> None:
+    if level.fd >= 0:
+        os.close(level.fd)
+        level.fd = -1
