@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sbxtui.identity import ProcessIdentity
+from sbxtui.localcloud.homelock import HomeLock
 from sbxtui.localcloud.spec import write_private
 
 log = logging.getLogger(__name__)
@@ -45,19 +46,27 @@ class CloudFile:
             log.warning("cannot write %s (%s): found by %s instead", self.path, exc, self.spare_path)
             write_private(self.spare_path, told)
 
-    def remove(self) -> None:
-        """Be found no more."""
-        self.path.unlink(missing_ok=True)
-        self.spare_path.unlink(missing_ok=True)
+    def remove(self, told: str) -> None:
+        """Be found no more; what another process wrote there, in a home made anew, stays."""
+        for path in (self.path, self.spare_path):
+            if _holds(path, told):
+                path.unlink(missing_ok=True)
 
     def is_of_a_living_process(self) -> bool:
         """Whether somebody serves this home now."""
         return any(_is_served(path) for path in (self.path, self.spare_path))
 
-    async def stay_found(self, told: str) -> None:
-        """Write it again when somebody lost or spoilt it: without it this process serves, and nobody finds it."""
+    async def stay_found(self, told: str, lock: HomeLock) -> None:
+        """Write it again when somebody lost or spoilt it: without it this process serves, and nobody finds it.
+
+        Returns when the home was removed. One made anew in its place has keys and an authority of its own: whoever
+        found this process there would trust neither its endpoints nor be known to it.
+        """
         while True:
             await asyncio.sleep(_LOOK_AFTER_S)
+            if not lock.is_of_home:
+                log.warning("the home of this process was removed")
+                return
             if any(_holds(path, told) for path in (self.path, self.spare_path)):
                 continue
             log.warning("%s was lost; written again", self.path)

@@ -1,7 +1,7 @@
 """The process: one per home by lock, `cloud.json` while it serves, gone when nothing needs it.
 
 SIGTERM ends it and sandboxes live on; SIGUSR1 drains it: no new sandboxes, and it ends with the last one; SIGUSR2 makes
-it forget what has ended.
+it forget what has ended. A home that is removed ends it, too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import fcntl
 import json
 import logging
 import logging.handlers
@@ -40,6 +39,7 @@ from sbxtui.localcloud.egress.service import Egress
 from sbxtui.localcloud.endpoints import EndpointFactory
 from sbxtui.localcloud.fleet import Fleet
 from sbxtui.localcloud.found import CloudFile, remember_port, remembered_port
+from sbxtui.localcloud.homelock import HomeLock, hold_home
 from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.keys import HomeKeys, load_or_make_keys
 from sbxtui.localcloud.records import RecordStore
@@ -54,7 +54,6 @@ log = logging.getLogger(__name__)
 
 REGION = "local-1"
 ACCOUNT_ID = "000000000000"
-LOCK_TIMEOUT_S = 10.0
 GRACEFUL_S = 3
 MAX_DURATION_S = 28_800
 # Two descriptors a relayed connection; the usual 1024 would end at a few busy sandboxes.
@@ -108,9 +107,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         for directory in (options.local_dir, options.sockets, options.logs):
             _make_own(directory)
         _log_to(options.logs / "localcloud.log")
-        with _single_instance(options) as is_first:
-            if is_first:
-                asyncio.run(_serve(options))
+        lock_file = options.local_dir / "cloud.lock"
+        with hold_home(lock_file, options.cloud_file.is_of_a_living_process) as lock:
+            if lock is None:
+                log.info("another process serves this home; nothing to do")
+            else:
+                asyncio.run(_serve(options, lock))
         return 0
     except (OSError, SbxError) as exc:
         log.error("the local cloud cannot run: %s", exc)
@@ -163,24 +165,6 @@ def _parse(argv: Sequence[str]) -> Options:
     )
 
 
-@contextlib.contextmanager
-def _single_instance(options: Options) -> Iterator[bool]:
-    """Hold the home's lock. False when another process serves; one that is just ending is waited for."""
-    with (options.local_dir / "cloud.lock").open("a") as lock:
-        deadline = time.monotonic() + LOCK_TIMEOUT_S
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if options.cloud_file.is_of_a_living_process() or time.monotonic() > deadline:
-                    log.info("another process serves this home; nothing to do")
-                    yield False
-                    return
-                time.sleep(0.05)
-        yield True
-
-
 class _Server(uvicorn.Server):
     """Signals are ours."""
 
@@ -219,7 +203,7 @@ class _Lifetime:
         return time.monotonic() - self._used_at
 
 
-async def _serve(options: Options) -> None:
+async def _serve(options: Options, lock: HomeLock) -> None:
     keys = load_or_make_keys(options.local_dir / "keys.json")
     context, ca_file = server_context(options.local_dir / "ca")
     choice = await asyncio.to_thread(_choose, options)
@@ -251,10 +235,10 @@ async def _serve(options: Options) -> None:
                 serving,
                 asyncio.create_task(lifetime.stop.wait()),
                 asyncio.create_task(lifetime.watch(fleet)),
-                asyncio.create_task(options.cloud_file.stay_found(told)),
+                asyncio.create_task(options.cloud_file.stay_found(told, lock)),
             )
         finally:
-            options.cloud_file.remove()
+            options.cloud_file.remove(told)
             server.should_exit = True
             await serving
     _leave_no_groups(options, fleet)
