@@ -105,7 +105,7 @@ class RecordReader(Generic[T]):
             BadRecord: The stream is damaged. TreeError: The other end says why it cannot go on.
         """
         records: list[T] = []
-        for frame in _frames(self._frames, data):
+        for frame in sound_frames(self._frames, data):
             if self.trailer is not None:
                 raise BadRecord("something came behind the end")
             if frame.type == self._type:
@@ -206,7 +206,7 @@ def decode_trailer(frame: wire.Frame) -> Trailer:
     return Trailer(count, digest, cursor)
 
 
-def _frames(decoder: wire.FrameDecoder, data: bytes) -> Iterable[wire.Frame]:
+def sound_frames(decoder: wire.FrameDecoder, data: bytes) -> Iterable[wire.Frame]:
     """Frames that say something; ERROR and what is no frame are raised."""
     try:
         for frame in decoder.feed(data):
@@ -236,7 +236,7 @@ class ContentReader:
         Raises:
             BadRecord: The stream is damaged. TreeError: The other end says why it cannot go on.
         """
-        for frame in _frames(self._frames, data):
+        for frame in sound_frames(self._frames, data):
             match frame.type:
                 case wire.FrameType.DATA:
                     yield frame.payload

@@ -1,0 +1,247 @@
+"""A batch coming in: its contents wait in the stage until its end is there, then its operations are made in order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sbxguest import wire
+from sbxguest.tree.apply import Applier
+from sbxguest.tree.blobs import Blobs
+from sbxguest.tree.contents import Unstable, open_file
+from sbxguest.tree.entry import BadRecord, new_digest
+from sbxguest.tree.frames import INLINE_BYTES, TreeFrame, decode_trailer, sound_frames
+from sbxguest.tree.journal import BatchJournal
+from sbxguest.tree.ops import Op, OpKind, Outcome, Result, Source, decode_op
+from sbxguest.tree.report import TreeError, code_of
+from sbxguest.tree.root import split
+from sbxguest.tree.stage import Incoming
+
+MAX_OPS = 20_000
+MAX_BYTES = 256 * wire.MIB
+_CHUNK_BYTES = 1024 * 1024
+_OPS_PER_LOOK = 64
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An operation that came in. `content` is a name in `incoming`; `problem` says why there is none."""
+
+    op: Op
+    done: Result | None = None
+    content: str = ""
+    problem: str = ""
+
+
+class Batch:
+    """One batch on one tree. Used from several threads one after another; `close` it.
+
+    Args:
+        applier: Makes the operations.
+        blobs: Large contents.
+        batch_id: Names it, for when it comes again; a file name.
+    """
+
+    def __init__(self, applier: Applier, blobs: Blobs, batch_id: str) -> None:
+        self._applier = applier
+        self._blobs = blobs
+        self._id = batch_id
+        self._journal = BatchJournal(applier.stage, batch_id)
+        self._frames = wire.FrameDecoder()
+        self._digest = new_digest()
+        self._pending: list[_Pending] = []
+        self._incoming: Incoming | None = None
+        self._skip_bytes = 0
+        self._size_bytes = 0
+        self._is_whole = False
+
+    def write(self, chunks: Iterable[bytes]) -> None:
+        """Take the next bytes of the stream.
+
+        Raises:
+            BadRecord: They are no batch. TreeError: It is too large, or another one had its id.
+        """
+        for chunk in chunks:
+            for frame in sound_frames(self._frames, chunk):
+                if self._is_whole:
+                    raise BadRecord("something came behind the end of a batch")
+                match frame.type:
+                    case TreeFrame.OP:
+                        self._begin(frame.payload)
+                    case wire.FrameType.DATA:
+                        self._data(frame.payload)
+                    case TreeFrame.END:
+                        self._end(frame)
+
+    def results(self) -> Iterator[Result]:
+        """Make the operations in order, and say what became of each.
+
+        Raises:
+            BadRecord: The end of the batch has not come: nothing was done. TreeError: The tree's root is gone.
+        """
+        if not self._is_whole:
+            raise BadRecord("the batch was cut off")
+        uses = Counter(_blob_of(pending) for pending in self._pending)
+        for seq, pending in enumerate(self._pending):
+            if seq % _OPS_PER_LOOK == 0:
+                self._applier.forget()
+                self._applier.root.check()
+            blob = _blob_of(pending)
+            if blob:
+                uses[blob] -= 1
+                self._take_blob(pending, blob, is_last=not uses[blob])
+            yield pending.done or self._made(seq, pending)
+
+    def _made(self, seq: int, pending: _Pending) -> Result:
+        content, pending.content = pending.content, ""
+        result = self._applier.apply(self._id, seq, pending.op, content, problem=pending.problem)
+        if result.outcome is Outcome.DONE:
+            self._journal.add(pending.op, result)
+        return result
+
+    def close(self) -> None:
+        """Forget what was not made."""
+        if self._incoming is not None:
+            self._incoming.abort()
+            self._incoming = None
+        for pending in self._pending:
+            if pending.content:
+                self._applier.stage.drop(pending.content)
+        self._pending.clear()
+        self._applier.forget()
+        self._journal.close()
+        self._applier.trash.prune(keep=self._id)
+
+    def _begin(self, payload: bytes) -> None:
+        if self._incoming is not None or self._skip_bytes:
+            raise BadRecord("a content is cut off")
+        op, at = decode_op(payload)
+        self._digest.update(payload[:at])
+        pending = _Pending(op, self._journal.find(len(self._pending), op))
+        self._pending.append(pending)
+        if len(self._pending) > MAX_OPS:
+            raise TreeError("too_large", f"a batch may have {MAX_OPS} operations")
+        if op.kind is not OpKind.PUT:
+            return
+        if op.source is Source.INLINE:
+            self._begin_content(pending, payload[at:])
+        elif op.source is Source.KNOWN and pending.done is None and op.goal is not None:
+            self._copy_known(pending, op.goal.content)
+
+    def _begin_content(self, pending: _Pending, packed: bytes) -> None:
+        op = pending.op
+        self._size_bytes += op.size_bytes
+        if op.size_bytes > INLINE_BYTES or self._size_bytes > MAX_BYTES:
+            raise TreeError("too_large", "this content must be uploaded by itself, or the batch be divided")
+        if packed and len(packed) != op.size_bytes:
+            raise BadRecord("a content is not as long as was said")
+        is_wanted = pending.done is None
+        if is_wanted:
+            self._open_incoming(pending)
+        if packed or not op.size_bytes:
+            self._take_piece(packed)
+        elif self._incoming is None:
+            self._skip_bytes = op.size_bytes
+
+    def _open_incoming(self, pending: _Pending) -> None:
+        op = pending.op
+        try:
+            digest = op.goal.content if op.goal is not None else b""
+            self._incoming = Incoming(self._applier.stage, digest, op.size_bytes, self._applier.trash.make_room)
+        except OSError as exc:
+            pending.problem = code_of(exc)
+
+    def _data(self, piece: bytes) -> None:
+        if self._incoming is None:
+            if len(piece) > self._skip_bytes:
+                raise BadRecord("a content without its operation, or longer than was said")
+            self._skip_bytes -= len(piece)
+            return
+        if len(piece) > self._incoming.left_bytes:
+            raise BadRecord("a content is longer than was said")
+        self._take_piece(piece)
+
+    def _take_piece(self, piece: bytes) -> None:
+        """The next piece of the content that is coming in; what cannot be kept is a problem of that operation only."""
+        incoming, pending = self._incoming, self._pending[-1]
+        if incoming is None:
+            return
+        try:
+            left = incoming.left_bytes - len(piece)
+            incoming.write(piece)
+            if incoming.is_whole:
+                pending.content = incoming.finish()
+                self._incoming = None
+        except TreeError as exc:
+            pending.problem = exc.code
+            self._incoming = None
+        except OSError as exc:
+            pending.problem = code_of(exc)
+            incoming.abort()
+            self._incoming = None
+            self._skip_bytes = left
+
+    def _end(self, frame: wire.Frame) -> None:
+        trailer = decode_trailer(frame)
+        is_right = (trailer.count, trailer.digest) == (len(self._pending), self._digest.hexdigest())
+        if self._incoming is not None or self._skip_bytes or not is_right:
+            raise BadRecord("the batch is not the one its end speaks of")
+        self._is_whole = True
+
+    def _take_blob(self, pending: _Pending, digest: bytes, *, is_last: bool) -> None:
+        try:
+            pending.content = self._blobs.take(digest, is_last=is_last)
+        except TreeError as exc:
+            pending.problem = exc.code
+        except OSError as exc:
+            pending.problem = code_of(exc)
+
+    def _copy_known(self, pending: _Pending, digest: bytes) -> None:
+        """Copy a content from the tree or the trash, checking it on the way."""
+        pending.problem = "content_missing"
+        for fd in self._known_places(pending.op.known_path, digest):
+            try:
+                if os.fstat(fd).st_size == pending.op.size_bytes:
+                    pending.content = self._copied(fd, pending.op.size_bytes, digest)
+                    pending.problem = ""
+                    return
+            except TreeError:
+                continue
+            except OSError as exc:
+                pending.problem = code_of(exc)
+            finally:
+                os.close(fd)
+
+    def _known_places(self, path: bytes, digest: bytes) -> Iterator[int]:
+        """Descriptors of files that may have a content, each to be closed."""
+        if path:
+            folder, name = split(path)
+            with contextlib.suppress(OSError, Unstable):
+                folder_fd = self._applier.root.open_folder(folder)
+                try:
+                    fd, _ = open_file(name, folder_fd)
+                finally:
+                    os.close(folder_fd)
+                yield fd
+        if (trashed := self._applier.trash.find(digest)) is not None:
+            yield trashed
+
+    def _copied(self, fd: int, size_bytes: int, digest: bytes) -> str:
+        copy = Incoming(self._applier.stage, digest, size_bytes, self._applier.trash.make_room)
+        try:
+            while not copy.is_whole and (chunk := os.read(fd, min(_CHUNK_BYTES, copy.left_bytes))):
+                copy.write(chunk)
+        except OSError:
+            copy.abort()
+            raise
+        return copy.finish()
+
+
+def _blob_of(pending: _Pending) -> bytes:
+    """The large content an operation still needs; empty for none."""
+    op = pending.op
+    is_needed = op.source is Source.BLOB and op.kind is OpKind.PUT and pending.done is None
+    return op.goal.content if is_needed and op.goal is not None else b""

@@ -1,0 +1,229 @@
+"""The folder beside a tree in which contents wait until they are whole, and what was replaced or deleted is kept.
+
+It is on the tree's own mount, so that everything moves in one step, and belongs to whoever serves the tree alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hmac
+import os
+import secrets
+import stat
+import zlib
+from collections.abc import Callable, Iterable
+
+from sbxguest.tree.entry import new_digest
+from sbxguest.tree.report import TreeError, code_of, shown
+from sbxguest.tree.root import FOLDER_FLAGS, Root
+
+STAGE_PREFIX = ".sbx-stage-"
+_CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAMES = ("incoming", "blobs", "trash", "batches")
+
+
+def stage_paths(root: Root) -> tuple[str, str]:
+    """Where a stage may be: beside the tree, else, where that is another mount or not ours, in it."""
+    folder, name = os.path.split(root.path)
+    mark = f"{STAGE_PREFIX}{zlib.crc32(os.fsencode(root.path)):08x}"
+    return os.path.join(folder, f"{mark}-{name}"[:120] if name else mark), os.path.join(root.path, mark)
+
+
+class Stage:
+    """The open folders of a stage. Close it.
+
+    Args:
+        root: Of the tree.
+        paths: Where it may be; the first that serves is taken, and made if need be.
+
+    Raises:
+        TreeError: None serves.
+    """
+
+    def __init__(self, root: Root, paths: Iterable[str]) -> None:
+        refusals: list[str] = []
+        for path in paths:
+            try:
+                self.fd = _open_at(path, root)
+            except OSError as exc:
+                refusals.append(f"{shown(path)}: {os.strerror(exc.errno or 0)}")
+                continue
+            self.path = path
+            break
+        else:
+            raise TreeError("access_denied", f"there is no place for a stage: {'; '.join(refusals)}")
+        self._folders = {name: _folder_in(self.fd, name) for name in _NAMES}
+        self._clean()
+
+    def close(self) -> None:
+        """Close it; what it holds stays."""
+        for fd in (*self._folders.values(), self.fd):
+            os.close(fd)
+        self._folders.clear()
+        self.fd = -1
+
+    @property
+    def incoming_fd(self) -> int:
+        """Of the folder for what is on its way. Emptied whenever the first one opens the stage."""
+        return self._folders["incoming"]
+
+    @property
+    def blobs_fd(self) -> int:
+        """Of the folder for large contents."""
+        return self._folders["blobs"]
+
+    @property
+    def trash_fd(self) -> int:
+        """Of the folder for what was replaced or deleted."""
+        return self._folders["trash"]
+
+    @property
+    def batches_fd(self) -> int:
+        """Of the folder for what became of batches."""
+        return self._folders["batches"]
+
+    def new_name(self) -> str:
+        """A name nothing has in `incoming`."""
+        return secrets.token_hex(8)
+
+    def drop(self, name: str) -> None:
+        """Remove something from `incoming`, if it is there."""
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=self.incoming_fd)
+
+    def sync(self) -> None:
+        """Wait until everything is on the disk."""
+        os.sync()
+
+    def _clean(self) -> None:
+        """Remove what a killed process left on its way, if no other one is at it."""
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pass
+        else:
+            for name in os.listdir(self.incoming_fd):
+                self.drop(name)
+        with contextlib.suppress(OSError):
+            fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def _open_at(path: str, root: Root) -> int:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    fd = os.open(path, FOLDER_FLAGS)
+    try:
+        found = os.fstat(fd)
+        # Somebody else may have made it, to have a say in what lands in the tree.
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        if not _is_same_mount(fd, root.fd):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    except BaseException:
+        os.close(fd)
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+        raise
+    return fd
+
+
+def _is_same_mount(fd: int, other_fd: int) -> bool:
+    """Whether things can be renamed from one to the other: asked with a name that does not exist."""
+    name = secrets.token_hex(16)
+    try:
+        os.rename(name, name, src_dir_fd=fd, dst_dir_fd=other_fd)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _folder_in(fd: int, name: str) -> int:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=fd)
+    return os.open(name, FOLDER_FLAGS, dir_fd=fd)
+
+
+class Incoming:
+    """A content that is coming in. `finish` or `abort` it.
+
+    Args:
+        stage: Where it waits.
+        digest: What it must have.
+        size_bytes: How long it must be.
+        make_room: Called when the disk is full; says whether it is worth trying again.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+
+    def __init__(self, stage: Stage, digest: bytes, size_bytes: int, make_room: Callable[[], bool]) -> None:
+        self._stage = stage
+        self._digest = digest
+        self._left = size_bytes
+        self._make_room = make_room
+        self._hash = new_digest()
+        self.name = stage.new_name()
+        self._fd = os.open(self.name, _CREATE_FLAGS, 0o600, dir_fd=stage.incoming_fd)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing more is to come."""
+        return self._left == 0
+
+    @property
+    def left_bytes(self) -> int:
+        """How much is still to come."""
+        return self._left
+
+    def write(self, piece: bytes) -> None:
+        """Take the next bytes.
+
+        Raises:
+            OSError: The disk refuses, or more came than was said.
+        """
+        if len(piece) > self._left:
+            raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+        self._hash.update(piece)
+        self._left -= len(piece)
+        write_all(self._fd, piece, self._make_room)
+
+    def finish(self) -> str:
+        """Check the content; returns its name in `incoming`, for the caller to move away.
+
+        Raises:
+            TreeError: It is not what was said (`wrong_content`); it is gone then.
+        """
+        self._close()
+        if self._left == 0 and hmac.compare_digest(self._hash.digest(), self._digest):
+            return self.name
+        self._stage.drop(self.name)
+        raise TreeError("wrong_content", "a content is not the one that was announced")
+
+    def abort(self) -> None:
+        """Forget it. Safe to repeat, and after `finish` harmless only if the name was not used."""
+        self._close()
+        self._stage.drop(self.name)
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def write_all(fd: int, piece: bytes, make_room: Callable[[], bool]) -> None:
+    """Write all of it; where the disk is full, after making room.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+    view = memoryview(piece)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except OSError as exc:
+            if code_of(exc) != "disk_full" or not make_room():
+                raise

@@ -1,0 +1,201 @@
+"""What operations took away, kept for a while: each batch has a folder, each thing the number of its operation.
+
+The name of a thing ends in its digest where that is known, so that the same content can be taken from here again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sbxguest.tree.entry import BadRecord, Entry, State, decode_records, encode_record
+from sbxguest.tree.root import FOLDER_FLAGS, READ_FLAGS
+from sbxguest.tree.stage import Stage
+
+MAX_BYTES = 1024**3
+MAX_AGE_S = 7 * 24 * 3600.0
+_LOOK_S = 3600.0
+_INDEX = "index"
+_ITEM = struct.Struct(">QH")
+_APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Trashed:
+    """One thing in the trash: what stood where, and which operation of its batch took it away."""
+
+    seq: int
+    entry: Entry
+
+
+class Trash:
+    """The trash of a stage. Used from several threads."""
+
+    def __init__(self, stage: Stage, *, max_bytes: int = MAX_BYTES, max_age_s: float = MAX_AGE_S) -> None:
+        self._fd = stage.trash_fd
+        self._max_bytes = max_bytes
+        self._max_age_s = max_age_s
+        self._lock = threading.Lock()
+        self._sizes: dict[str, int] = {}
+        self._total_bytes = 0
+        self._looked_at_s = float("-inf")
+        self._by_digest: dict[bytes, tuple[str, str]] = {}
+        for batch in self.batches():
+            self._load(batch)
+
+    def batches(self) -> list[str]:
+        """The ids of batches that left something here, the oldest first."""
+        found: list[tuple[int, str]] = []
+        for name in os.listdir(self._fd):
+            with contextlib.suppress(OSError):
+                found.append((os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mtime_ns, name))
+        return [name for _, name in sorted(found)]
+
+    def items(self, batch_id: str) -> list[Trashed]:
+        """What a batch left here, in the order in which that was taken away."""
+        try:
+            with self._folder(batch_id) as fd:
+                index = _read(fd, _INDEX)
+                present = {name.partition("-")[0] for name in os.listdir(fd)}
+        except OSError:
+            return []
+        return [one for one in _decoded(index) if str(one.seq) in present]
+
+    @contextlib.contextmanager
+    def slot(self, batch_id: str, seq: int, entry: Entry) -> Iterator[tuple[str, int]]:
+        """A free name here and its folder's descriptor, to move into what stands at a path, in the block.
+
+        Raises:
+            OSError: The disk refuses.
+        """
+        name = _name(seq, entry.state)
+        with self._lock, self._folder(batch_id, can_make=True) as fd:
+            record = encode_record(entry)
+            # First, so that whatever a killed process leaves here can be told.
+            _append(fd, _ITEM.pack(seq, len(record)) + record)
+            yield name, fd
+            self._note(batch_id, name, fd)
+
+    @contextlib.contextmanager
+    def opened(self, batch_id: str, one: Trashed) -> Iterator[int]:
+        """A descriptor of a file in the trash, open in the block.
+
+        Raises:
+            OSError: It is gone.
+        """
+        with self._folder(batch_id) as folder_fd:
+            fd = os.open(_name(one.seq, one.entry.state), READ_FLAGS, dir_fd=folder_fd)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def find(self, digest: bytes) -> int | None:
+        """A descriptor of a file with this content, for the caller to close; None if there is none."""
+        with self._lock:
+            place = self._by_digest.get(digest)
+            if place is None:
+                return None
+            try:
+                with self._folder(place[0]) as folder_fd:
+                    return os.open(place[1], READ_FLAGS, dir_fd=folder_fd)
+            except OSError:
+                del self._by_digest[digest]
+                return None
+
+    def prune(self, *, keep: str = "") -> None:
+        """Remove what is too old, and the oldest of what is too much; the batch `keep` is spared for its size.
+
+        Cheap when there is nothing to do: ages are looked at once an hour.
+        """
+        with self._lock:
+            is_due = time.monotonic() - self._looked_at_s > _LOOK_S
+            if not is_due and self._total_bytes <= self._max_bytes:
+                return
+            self._looked_at_s = time.monotonic()
+            oldest = time.time() - self._max_age_s
+            for batch in self.batches():
+                if self._changed_at_s(batch) < oldest or (self._total_bytes > self._max_bytes and batch != keep):
+                    self._remove(batch)
+
+    def make_room(self) -> bool:
+        """Remove the oldest batch's things; False if there is nothing to remove."""
+        with self._lock:
+            for batch in self.batches():
+                self._remove(batch)
+                return True
+            return False
+
+    def _changed_at_s(self, batch_id: str) -> float:
+        try:
+            return os.stat(batch_id, dir_fd=self._fd, follow_symlinks=False).st_mtime
+        except OSError:
+            return time.time()
+
+    def _load(self, batch_id: str) -> None:
+        with contextlib.suppress(OSError), self._folder(batch_id) as fd:
+            for name in os.listdir(fd):
+                self._note(batch_id, name, fd)
+
+    def _note(self, batch_id: str, name: str, fd: int) -> None:
+        with contextlib.suppress(OSError):
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            self._sizes[batch_id] = self._sizes.get(batch_id, 0) + found.st_blocks * 512
+            self._total_bytes += found.st_blocks * 512
+        with contextlib.suppress(ValueError):
+            if digest := bytes.fromhex(name.partition("-")[2]):
+                self._by_digest[digest] = (batch_id, name)
+
+    def _remove(self, batch_id: str) -> None:
+        self._total_bytes -= self._sizes.pop(batch_id, 0)
+        with contextlib.suppress(OSError):
+            with self._folder(batch_id) as fd:
+                for name in os.listdir(fd):
+                    os.unlink(name, dir_fd=fd)
+            os.rmdir(batch_id, dir_fd=self._fd)
+
+    @contextlib.contextmanager
+    def _folder(self, batch_id: str, *, can_make: bool = False) -> Iterator[int]:
+        if can_make:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(batch_id, 0o700, dir_fd=self._fd)
+        fd = os.open(batch_id, FOLDER_FLAGS, dir_fd=self._fd)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _name(seq: int, state: State) -> str:
+    return f"{seq}-{state.content.hex() if state.kind == 'file' else ''}"
+
+
+def _append(folder_fd: int, data: bytes) -> None:
+    fd = os.open(_INDEX, _APPEND_FLAGS, 0o600, dir_fd=folder_fd)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+
+
+def _read(folder_fd: int, name: str) -> bytes:
+    with os.fdopen(os.open(name, READ_FLAGS, dir_fd=folder_fd), "rb") as file:
+        return file.read()
+
+
+def _decoded(index: bytes) -> Iterator[Trashed]:
+    """What the index names; a last line that a killed process left half written does not count."""
+    at = 0
+    while at + _ITEM.size <= len(index):
+        seq, length = _ITEM.unpack_from(index, at)
+        at += _ITEM.size
+        with contextlib.suppress(BadRecord):
+            for record in decode_records(index[at : at + length]):
+                if isinstance(record, Entry):
+                    yield Trashed(seq, record)
+        at += length
