@@ -1,0 +1,125 @@
+"""What waits beside a tree and what is kept there: uploads in pieces, the trash, left-overs of killed processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sbxguest.tree import Outcome, Source, TreeError
+from sbxguest.tree.entry import Entry
+from tests.support.tree_side import TreeSide, delete, file, outcomes, put, put_known, sha, tree_side
+
+DONE = Outcome.DONE
+LARGE = os.urandom(300_000)
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> Iterator[TreeSide]:
+    with tree_side(tmp_path / "tree") as made:
+        yield made
+        assert made.is_stage_empty()
+
+
+def test_the_trash_is_bounded_by_size_and_the_newest_batch_stays(tmp_path: Path) -> None:
+    with tree_side(tmp_path / "tree", trash_bytes=1_000_000) as side:
+        for number in range(4):
+            side.apply(*put(b"f", bytes([number]) * 400_000, side.state(b"f")))
+        assert len(side.trash.batches()) == 2
+        side.apply(*put(b"f", b"x", side.state(b"f")))
+        assert [one[:1] for one in side.trashed().values()] == [b"\x03"]
+
+
+def test_a_full_disk_makes_room_from_the_trash_before_it_refuses(side: TreeSide) -> None:
+    side.apply(*put(b"f", b"1"))
+    side.apply(*put(b"f", b"2", file(b"1")))
+    assert side.trash.make_room() and not side.trash.make_room()
+    assert side.trashed() == {}
+
+
+def test_a_blob_goes_on_where_it_was_cut_and_is_checked(side: TreeSide) -> None:
+    digest = sha(LARGE)
+    half = len(LARGE) // 2
+    writer = side.blobs.open(digest, offset=0, size_bytes=len(LARGE))
+    writer.write([LARGE[:half]])
+    assert side.blobs.close(writer) == (half, False)
+    assert side.apply(*put_known(b"f", LARGE, Source.BLOB)).code == "content_missing"
+    with pytest.raises(TreeError, match="bytes are here"):
+        side.blobs.open(digest, offset=0, size_bytes=len(LARGE))
+    writer = side.blobs.open(digest, offset=half, size_bytes=len(LARGE))
+    writer.write([LARGE[half : half + 1], LARGE[half + 1 :]])
+    assert side.blobs.close(writer) == (len(LARGE), True)
+    steps = [put_known(b"f", LARGE, Source.BLOB), put_known(b"g", LARGE, Source.BLOB)]
+    assert outcomes(side.send("both", steps)) == [DONE, DONE]
+    assert (side.folder / "f").read_bytes() == (side.folder / "g").read_bytes() == LARGE
+    assert (side.folder / "f").stat().st_ino != (side.folder / "g").stat().st_ino
+    assert side.blobs.state(digest) == (0, False)
+
+
+def test_a_blob_of_before_a_restart_goes_on_too(tmp_path: Path) -> None:
+    digest = sha(LARGE)
+    with tree_side(tmp_path / "tree") as side:
+        writer = side.blobs.open(digest, offset=0, size_bytes=len(LARGE))
+        writer.write([LARGE[:1000]])
+        side.blobs.close(writer)
+    with tree_side(tmp_path / "tree") as side:
+        writer = side.blobs.open(digest, offset=1000, size_bytes=len(LARGE))
+        writer.write([LARGE[1000:]])
+        assert side.blobs.close(writer) == (len(LARGE), True)
+
+
+def test_a_blob_with_another_content_is_thrown_away(side: TreeSide) -> None:
+    digest = sha(b"said")
+    writer = side.blobs.open(digest, offset=0, size_bytes=4)
+    writer.write([b"sent"])
+    with pytest.raises(TreeError, match="announced"):
+        side.blobs.close(writer)
+    assert side.blobs.state(digest) == (0, False)
+    writer = side.blobs.open(digest, offset=0, size_bytes=4)
+    with pytest.raises(TreeError, match="longer"):
+        writer.write([b"far too long"])
+    side.blobs.close(writer)
+
+
+def test_who_begins_anew_takes_an_upload_over(side: TreeSide) -> None:
+    digest = sha(b"abcd")
+    old = side.blobs.open(digest, offset=0, size_bytes=4)
+    old.write([b"ab"])
+    new = side.blobs.open(digest, offset=2, size_bytes=4)
+    with pytest.raises(TreeError, match="another request"):
+        old.write([b"XX"])
+    assert side.blobs.close(old) == (2, False)
+    new.write([b"cd"])
+    assert side.blobs.close(new) == (4, True)
+
+
+def test_a_stage_that_belongs_to_somebody_else_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    with tree_side(tmp_path / "tree") as side:
+        beside = Path(side.stage.path)
+    assert beside.parent == tmp_path
+    beside.chmod(0o777)
+    with tree_side(tmp_path / "tree") as side:
+        assert Path(side.stage.path).parent == tmp_path / "tree"
+        assert outcomes(side.send("one", [put(b"f", b"x")])) == [DONE]
+        assert side.state(b"f") == side.state(b"f") and not side.state(os.fsencode(Path(side.stage.path).name))
+
+
+def test_what_was_on_its_way_when_a_process_ended_is_removed(tmp_path: Path) -> None:
+    with tree_side(tmp_path / "tree") as side:
+        left = Path(side.stage.path) / "incoming/left"
+        left.write_bytes(b"x")
+    with tree_side(tmp_path / "tree") as side:
+        assert not left.exists() and side.is_stage_empty()
+
+
+def test_a_list_of_the_trash_survives_a_half_written_line(side: TreeSide) -> None:
+    side.send("one", [put(b"f", b"x")])
+    side.send("two", [delete(b"f", file(b"x"))])
+    with (Path(side.stage.path) / "trash/two/index").open("ab") as index:
+        index.write(b"\0\0\0")
+    [one] = side.trash.items("two")
+    assert (one.seq, one.entry) == (0, Entry(b"f", one.entry.state)) and one.entry.state.content == sha(b"x")
+    assert side.trash.items("never") == []
