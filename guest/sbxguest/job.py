@@ -90,7 +90,8 @@ class Job:
         self._end_task: asyncio.Task[None] | None = None
         self._timeout_task: asyncio.Task[None] | None = None
         self._group = parts.group
-        self._oom_kills = self._count_oom()
+        # A group of its own begins with the job, also for a server that comes after a kill.
+        self._oom_kills = 0 if self._group.oom_kills() is not None else oom_kills()
         self._was_killed = False
 
     def _input_of(self, fds: dict[str, int]) -> JobInput:
@@ -140,7 +141,6 @@ class Job:
         match message["op"]:
             case "started":
                 self.pid = int(message["pid"])
-                self._group.take_away_starter()
                 if not self.state.started_ms:
                     self.state.started_ms = time.monotonic_ns() // 1_000_000
                     self.state.save()

@@ -12,8 +12,6 @@ from sbxguest.probes import read_pairs, read_text
 _PERIOD_US = 100_000
 _BASE = "/sys/fs/cgroup"
 _MIB = 1024 * 1024
-# The shim, which is in the group for as long as it starts the program.
-_STARTERS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +43,12 @@ class JobGroup:
         self._name = name
         self._may_group = may_group
         self._folders: dict[str, str] = {}
-        self._homes: dict[str, str] = {}
-        self._pids = 0
+        self._oom_kills = 0
 
     @classmethod
     def create(cls, name: str, limits: Limits, *, may_group: bool) -> tuple[JobGroup, dict[str, str]]:
         """Make the groups, as far as this sandbox lets us, and tell who keeps each limit."""
         group = cls(name, may_group=may_group)
-        group._pids = limits.pids or 0
         by: dict[str, str] = {}
         for limit, value in limits.asked().items():
             is_kept = group._limit(_CONTROLLERS[limit], value)
@@ -81,11 +77,11 @@ class JobGroup:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)  # noqa: PTH106 - as above
             return False
-        self._folders[controller], self._homes[controller] = folder, home
+        self._folders[controller] = folder
         return True
 
     def open_doors(self) -> dict[str, int]:
-        """Where the shim writes to go in (`cg…`) and to come back out (`hg…`); the caller closes them.
+        """Where the program writes to go in, as `cg…`; the caller closes them.
 
         Raises:
             OSError: Too many are open; none of these is left.
@@ -94,27 +90,24 @@ class JobGroup:
         try:
             for number, folder in enumerate(dict.fromkeys(self._folders.values())):
                 fds[f"cg{number}"] = os.open(f"{folder}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-            for number, folder in enumerate(dict.fromkeys(self._homes.values())):
-                fds[f"hg{number}"] = os.open(f"{folder}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
         except OSError:
             for fd in fds.values():
                 os.close(fd)
             raise
         return fds
 
-    def take_away_starter(self) -> None:
-        """The program runs, and who started it has left the groups or is about to: now the limit is the job's alone."""
-        if self._pids and "pids" in self._folders:
-            with contextlib.suppress(OSError):
-                _write(f"{self._folders['pids']}/pids.max", str(self._pids))
-
     def oom_kills(self) -> int | None:
-        """How many of the job's processes the kernel ended for memory; None where no group of its own tells."""
+        """How many of the job's processes the kernel ended for memory, also after `remove`.
+
+        None where no group of its own tells.
+        """
         folder = self._folders.get("memory")
         if folder is None:
             return None
         names = ("memory.events", "memory.oom_control")
-        return max(read_pairs(f"{folder}/{name}").get("oom_kill", 0) for name in names)
+        # A group that is gone tells nothing: what it told last stays true.
+        self._oom_kills = max(self._oom_kills, *(read_pairs(f"{folder}/{name}").get("oom_kill", 0) for name in names))
+        return self._oom_kills
 
     def kill(self) -> None:
         """End all of it at one stroke, where the kernel can."""
@@ -124,6 +117,7 @@ class JobGroup:
 
     def remove(self) -> None:
         """Take the groups away; nothing happens to one that is not empty."""
+        self.oom_kills()
         for folder in set(self._folders.values()):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)  # noqa: PTH106 - as above
@@ -134,7 +128,7 @@ def _settings(controller: str, value: float, *, is_unified: bool) -> tuple[tuple
     quota_us = max(1000, int(value * _PERIOD_US))
     match controller:
         case "pids":
-            return (("pids.max", str(int(value) + _STARTERS)),)
+            return (("pids.max", str(int(value))),)
         case "memory" if is_unified:
             return (("memory.max", str(int(value) * _MIB)), ("memory.swap.max", "0"))
         case "memory":

@@ -8,7 +8,6 @@ of this one is left: a fork costs more than starting a program. When its link cl
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import select
@@ -103,8 +102,7 @@ class _Shim:
         terminal = fds.get("tty", -1)
         plumbing = Plumbing(None if terminal >= 0 else files, terminal=terminal, side=fds.get("side_w", -1))
         try:
-            _enter_groups(fds, "cg")
-            self._leader = start(spec, plumbing)
+            self._leader = start(spec, plumbing, [fd for name, fd in fds.items() if name.startswith("cg")])
         except SpawnFailed as exc:
             self._leader = -1
             self._link.post({"op": "failed", "stage": exc.stage, "errno": exc.error_number})
@@ -112,7 +110,6 @@ class _Shim:
             self._has_children = True
             self._link.post({"op": "started", "pid": self._leader})
         finally:
-            _enter_groups(fds, "hg")
             descriptors.close_all((*fds.values(), null))
 
     def _reap(self) -> None:
@@ -168,14 +165,6 @@ def _restore_open_files() -> None:
     if job_open_files:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (job_open_files, hard))
-
-
-def _enter_groups(fds: dict[str, int], kind: str) -> None:
-    """Into the job's control groups, which its program inherits, or back: the shim itself is not to be counted."""
-    for name, fd in fds.items():
-        if name.startswith(kind):
-            with contextlib.suppress(OSError):
-                os.write(fd, b"0")
 
 
 def _send(pid: int, number: int) -> None:

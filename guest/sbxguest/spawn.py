@@ -7,10 +7,9 @@ import json
 import os
 import resource
 import signal
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 # Linux's limit of one argument or one line of the environment, with its NUL.
 _STRING_BYTES_MAX = 128 * 1024
@@ -19,7 +18,6 @@ _NOT_THE_PROGRAM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errn
 _RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 # Where a program finds the file that `Plumbing` was given for it.
 SIDE_FD = 3
-_LIMIT_TRIES = 50
 
 
 class SpawnFailed(Exception):
@@ -111,6 +109,22 @@ class Plumbing:
             actions.append((os.POSIX_SPAWN_DUP2, self._side, SIDE_FD))
         return actions
 
+    def connect(self) -> None:
+        """Carry `actions` out in the calling process, which is about to be the program.
+
+        Raises:
+            OSError: One failed.
+        """
+        for action in self.actions():
+            match action:
+                case (os.POSIX_SPAWN_OPEN, target, path, flags, mode):
+                    source = os.open(path, flags, mode)
+                case (_, source, target):
+                    pass
+            os.dup2(source, target)
+            # Also where both are one already, which dup2 leaves as it is.
+            os.set_inheritable(target, True)
+
     def check(self) -> None:
         """Open what the program will open: an error then is not taken for one of the program.
 
@@ -121,10 +135,15 @@ class Plumbing:
             os.close(os.open(_path_of(self._terminal), os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
 
 
-def start(spec: Spec, plumbing: Plumbing) -> int:
+def start(spec: Spec, plumbing: Plumbing, doors: Sequence[int] = ()) -> int:
     """Start the program in a session of its own and return its pid, which the caller must wait for.
 
     Call it only in a process with one thread: for the moment of the start, its folder and user are the program's.
+
+    Args:
+        spec: What to start.
+        plumbing: Its first descriptors.
+        doors: Descriptors of the `cgroup.procs` of the control groups it is to be in from its first instruction.
 
     Raises:
         SpawnFailed: It was not started; nothing is left of the attempt.
@@ -132,47 +151,84 @@ def start(spec: Spec, plumbing: Plumbing) -> int:
     _check_lengths(spec)
     _enter_cwd(spec)
     try:
+        if doors or spec.data_bytes:
+            return _start_limited(spec, plumbing, doors)
         with _as_user(spec):
             plumbing.check()
-            pid = _spawn(spec, plumbing.actions())
-            if spec.data_bytes:
-                # As its user: nobody needs a privilege to lower the limits of a process of their own.
-                _limit_data(pid, spec.data_bytes)
-            return pid
+            return _exec_first(spec, lambda program: _spawn(program, spec, plumbing))
     except OSError as exc:
         raise SpawnFailed("spawn", exc.errno or errno.EIO) from exc
     finally:
         os.chdir("/")
 
 
-def _limit_data(pid: int, count: int) -> None:
-    """Where it is not allowed at all, the program runs on: it is there already.
+def _spawn(program: bytes, spec: Spec, plumbing: Plumbing) -> int:
+    return os.posix_spawn(
+        program, spec.argv, spec.env, file_actions=plumbing.actions(), setsid=True, setsigdef=_RESTORED_SIGNALS
+    )
 
-    The kernel lets us go on a moment before the program is wholly its user's, and until then it refuses.
+
+def _start_limited(spec: Spec, plumbing: Plumbing, doors: Sequence[int]) -> int:
+    """The same by fork and exec, which costs more: only what is already a process can limit itself before it begins."""
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(spec, plumbing, doors, tell)
+    os.close(tell)
+    with open(told, "rb") as file:  # noqa: PTH123 - a descriptor
+        failure = file.read()
+    if not failure:
+        return pid
+    os.waitpid(pid, 0)
+    stage, number = failure.split()
+    raise SpawnFailed(stage.decode(), int(number))
+
+
+def _become(spec: Spec, plumbing: Plumbing, doors: Sequence[int], tell: int) -> NoReturn:
+    """Be the program, or say into `tell` why not; exec closes it without a word."""
+    stage, number = "spawn", errno.ENOMEM
+    try:
+        for door in doors:
+            os.write(door, b"0")
+        with _as_user(spec):
+            plumbing.check()
+            os.setsid()
+            for signal_number in _RESTORED_SIGNALS:
+                signal.signal(signal_number, signal.SIG_DFL)
+            plumbing.connect()
+            _exec_first(spec, lambda program: _limit_and_exec(program, spec))
+    except SpawnFailed as exc:
+        stage, number = exc.stage, exc.error_number
+    except OSError as exc:
+        number = exc.errno or errno.EIO
+    finally:
+        os.write(tell, b"%s %d" % (stage.encode(), number))
+        os._exit(1)
+
+
+def _limit_and_exec(program: bytes, spec: Spec) -> NoReturn:
+    if spec.data_bytes:
+        # As its user, who needs no privilege to lower a limit and may not raise one.
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        most = spec.data_bytes if hard == resource.RLIM_INFINITY else min(spec.data_bytes, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    os.execve(program, spec.argv, spec.env)
+
+
+def _exec_first(spec: Spec, launch: Callable[[bytes], int]) -> int:
+    """Launch the first file there is that may be the program.
+
+    Raises:
+        SpawnFailed: None can be launched; the reason is the one of the last that was tried.
     """
-    for _ in range(_LIMIT_TRIES):
-        try:
-            resource.prlimit(pid, resource.RLIMIT_DATA, (count, count))
-            return
-        except PermissionError:
-            time.sleep(0.001)
-        except OSError:
-            return
-
-
-def _spawn(spec: Spec, actions: list[tuple[Any, ...]]) -> int:
     reason = errno.ENOENT
     for program in _candidates(spec):
         try:
-            pid = os.posix_spawn(
-                program, spec.argv, spec.env, file_actions=actions, setsid=True, setsigdef=_RESTORED_SIGNALS
-            )
+            return launch(program)
         except OSError as exc:
             reason = exc.errno or errno.EIO
             if reason not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
                 break
-        else:
-            return pid
     stage = "argv" if reason == errno.E2BIG else "spawn" if reason in _NOT_THE_PROGRAM else "program"
     raise SpawnFailed(stage, reason)
 

@@ -112,14 +112,17 @@ async def running_guest(
         prefix: What to run the guest under, like `("setpriv", "--reuid=65534", …)`.
         python: Another interpreter of this version, for a user who may not run ours; it gets this one's packages.
     """
-    workdir, log_file = folder / "work", folder / "guest.log"
+    workdir, home, log_file = folder / "work", folder / "home", folder / "guest.log"
     workdir.mkdir(parents=True, exist_ok=True)
+    home.mkdir(exist_ok=True)
     guest_env = {
         "PATH": os.environ["PATH"],
         "AGENTD_PORT": "0",
         "AGENTD_HOOK_PORT": "0",
         "AGENTD_BIND": "127.0.0.1",
         "SBX_WORKDIR": str(workdir),
+        # Empty: a developer's own profile, which login shells read, can be slow and can be broken.
+        "SBX_JOB_HOME": str(home),
         **({"SBX_HOOKS": "1"} if has_hooks else {}),
         **(env or {}),
     }
