@@ -27,6 +27,8 @@ _TERM = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _TERM_DEFAULT = "xterm-256color"
 _SIZE_MAX = 10_000
 _LIMIT_RANGES = {"pids": (1, 4_194_304), "memory_mib": (4, 2**40), "cpus": (0.01, 4096)}
+# Which sandbox one is in, for bash, dash and their like; what anybody sets, or a start-up file does, comes before it.
+_PROMPT = r"$SBX_SANDBOX:$PWD\$ "
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,8 @@ def resolve(spec: JobSpec, state: GuestState) -> Spec:
     """
     uid, gid, name, home = _user(spec.user, state)
     term = {"TERM": spec.tty.term} if spec.tty else {}
-    env = {**base_env(state, name, home, job_id=spec.id), **term, **(spec.env or {})}
+    prompt = {"PS1": _PROMPT} if spec.tty else {}
+    env = {**prompt, **base_env(state, name, home, job_id=spec.id), **term, **(spec.env or {})}
     if spec.exact_env is not None:
         env = {**spec.exact_env, **term}
     is_own = uid == os.geteuid() and gid == os.getegid()
@@ -188,6 +191,8 @@ def base_env(state: GuestState, name: str, home: str, *, job_id: str = "") -> di
     if name:
         env["USER"] = env["LOGNAME"] = name
     given = {key: value.replace("{job}", job_id) for key, value in state.settings.job_env.items()}
+    # Hosts say it again with every job, for a sandbox may be renamed; others find at least what it began as.
+    given["SBX_SANDBOX"] = state.identity.name or "sandbox"
     return {**env, **given, **state.launch_env}
 
 

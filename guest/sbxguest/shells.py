@@ -272,7 +272,8 @@ class ShellTable:
                 self._init.put(_KEPT_AS + shell.name, json.dumps(_saved(shell)).encode())
 
     def _first_state(self, spec: JobSpec | None = None) -> ShellState:
-        program = resolve(spec or JobSpec("none", "", ("true",)), self._state)
+        # What only a terminal's program needs is no state of the shell.
+        program = resolve(replace(spec, tty=None) if spec else JobSpec("none", "", ("true",)), self._state)
         env = {os.fsdecode(name): os.fsdecode(value) for name, value in program.env.items()}
         return ShellState(self.workdir, env)
 

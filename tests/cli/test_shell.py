@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.on_terminal import sbx_on_terminal
 from tests.support.sbx import Sbx
+
+
+@pytest.fixture
+def fresh_app(sbx: Sbx) -> Iterator[str]:
+    """A sandbox that the test may rename."""
+    made = sbx.ok("create", "-m", "512", "--json").json
+    yield made["name"]
+    sbx.ok("rm", made["id"], "--yes")
 
 
 def test_a_shell_knows_its_size_and_kind_at_once_and_follows_the_window(sbx: Sbx, app: str) -> None:
@@ -110,3 +119,35 @@ def test_pipes_stay_pipes_on_a_terminal_of_ours(sbx: Sbx, app: str, tmp_path: Pa
         terminal.see(b"no terminal")
         assert not terminal.is_raw
         assert terminal.wait() == 0
+
+
+def test_a_prompt_says_which_sandbox_one_is_in_also_under_a_new_name(sbx: Sbx, fresh_app: str) -> None:
+    for words in (("shell", fresh_app), ("exec", "-it", fresh_app, "sh")):
+        with sbx_on_terminal(sbx, *words) as terminal:
+            terminal.see(f"{fresh_app}:/work$ ".encode())
+            terminal.type(b"cd /tmp\r")
+            terminal.see(f"{fresh_app}:/tmp$ ".encode())
+            terminal.type(b"exit\r")
+            assert terminal.wait() == 0
+    sbx.ok("rename", fresh_app, "renamed")
+    with sbx_on_terminal(sbx, "shell", "renamed") as terminal:
+        terminal.see(b"renamed:/work$ ")
+        terminal.type(b"exit\r")
+        assert terminal.wait() == 0
+    assert sbx.ok("exec", "renamed", "printenv", "SBX_SANDBOX").out == "renamed"
+
+
+def test_a_prompt_of_ones_own_is_left_alone(sbx: Sbx, app: str) -> None:
+    with sbx_on_terminal(sbx, "exec", "-it", "-e", "PS1=mine> ", app, "sh") as terminal:
+        terminal.see(b"mine> ")
+        terminal.type(b"exit\r")
+        assert terminal.wait() == 0
+    assert sbx("exec", app, "printenv", "PS1").code == 1
+
+
+def test_a_sandbox_takes_itself_for_what_it_is_called(sbx: Sbx, app: str) -> None:
+    told = sbx.ok(
+        "exec", app, "sh", "-c", 'uname -n; cat /etc/hostname; echo "$SBX_SANDBOX"; getent hosts "$(uname -n)"'
+    )
+    assert told.out.splitlines()[:3] == [app] * 3
+    assert app in told.out.splitlines()[3]

@@ -40,6 +40,7 @@ class SandboxSpec:
         tmpfs_mib: Size of `/tmp`; never more than half of the memory is granted.
         env: Environment of the guest; keys the guest's contract uses are set by the keeper.
         runtime: A runtime id as `runtimes.choose` returned it.
+        hostname: What the sandbox takes itself for, where it has names of its own.
         job_uid: Runs jobs as this uid in images that hold several; None: as the guest.
         images_dir: Where image trees are kept; None: `.images` beside `sandbox_dir`.
         prepared: Filled in by `start_keeper`: the image tree, interpreter and programs this sandbox is started with.
@@ -60,6 +61,7 @@ class SandboxSpec:
     agent_port: int = 8080
     hook_port: int = 9000
     workdir: str = "/work"
+    hostname: str = "sandbox"
     job_uid: int | None = None
     images_dir: Path | None = None
     prepared: Mapping[str, str] = field(default_factory=dict)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbxtui.core.errors import UsageError
+from sbxtui.core.names import check_name
 from sbxtui.localcloud.catalog import AGENT_PORT, HOOK_PORT, Catalog
 from sbxtui.localcloud.egress.variables import egress_env
 from sbxtui.localcloud.records import Record, RecordStore
@@ -58,6 +61,7 @@ class World:
             env=self._env_of(record),
             agent_port=AGENT_PORT,
             hook_port=HOOK_PORT,
+            hostname=_name_in(record.payload) or "sandbox",
         )
 
     def _env_of(self, record: Record) -> Mapping[str, str]:
@@ -70,6 +74,14 @@ class World:
             "SBX_HOOKS": "1",
             **(egress_env() if find_runtime(record.runtime).has_own_network else {}),
         }
+
+
+def _name_in(payload: str) -> str:
+    """The name a sandbox of ours is launched with. Anybody may launch one with a payload of their own."""
+    try:
+        return check_name(json.loads(payload)["name"])
+    except (ValueError, TypeError, KeyError, RecursionError, UsageError):
+        return ""
 
 
 def has_living_keeper(keeper_socket: Path) -> bool:

@@ -91,7 +91,7 @@ class Jobs:
                 result = await guest.exec(
                     command.argv,
                     cwd=command.cwd,
-                    env=command.env,
+                    env=_env_of(row, command),
                     stdin=stdin,
                     timeout_s=command.timeout_s,
                     user=command.user,
@@ -149,7 +149,7 @@ class Jobs:
         request = JobRequest(
             command.argv,
             command.cwd,
-            dict(command.env),
+            _env_of(row, command),
             command.timeout_s,
             command.user,
             self._actor,
@@ -299,6 +299,11 @@ def reattachable(lost: ConnectionLost, sandbox: str) -> ConnectionLost:
     return ConnectionLost(
         lost.message, hint=f"come back to it with `sbx attach {sandbox} {job_id}{start}`", details=lost.details
     )
+
+
+def _env_of(row: Registration, command: Command) -> dict[str, str]:
+    """A command's own variables, and in which sandbox it runs: the guest knows only what it was called at first."""
+    return {"SBX_SANDBOX": row.name, **command.env}
 
 
 def _check_jobs(row: Registration) -> None:

@@ -19,10 +19,10 @@ from sbxtui.localcloud.runtimes.base import Interpreter, Probe, Started, StartRe
 from sbxtui.localcloud.runtimes.launch import Launch, launch
 from sbxtui.localcloud.runtimes.system_view import (
     CONTROL,
-    ETC_OF_OURS,
     GUEST_UID,
     HOME,
     TREE,
+    etc_of_ours,
     system_folders,
     system_links,
 )
@@ -100,8 +100,8 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
     filter_fd = memory_file(seccomp.build_filter())
     opened = [filter_fd]
     arguments = ["--info-fd", str(info_fd), "--seccomp", str(filter_fd), *NAMESPACES]
-    arguments += system_arguments()
-    for path, text in ETC_OF_OURS.items():
+    arguments += ["--hostname", spec.hostname, *system_arguments()]
+    for path, text in etc_of_ours(spec.hostname).items():
         opened.append(memory_file(text.encode()))
         arguments += ["--perms", "0644", "--ro-bind-data", str(opened[-1]), path]
     arguments += ["--proc", "/proc", "--dev", "/dev"]
@@ -123,7 +123,7 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
 
 NAMESPACES = (
     *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try"),
-    *("--disable-userns", "--die-with-parent", "--new-session", "--hostname", "sandbox"),
+    *("--disable-userns", "--die-with-parent", "--new-session"),
     *("--uid", str(GUEST_UID), "--gid", str(GUEST_UID), "--cap-drop", "ALL", "--clearenv"),
 )
 

@@ -104,7 +104,7 @@ def _fingerprint(binary: Path) -> str:
 def _probe(binary: str) -> Probe:
     version = _first_line([binary, "--version"])
     filter_fd = memory_file(seccomp.build_filter())
-    arguments = [binary, "--seccomp", str(filter_fd), *NAMESPACES, *system_arguments()]
+    arguments = [binary, "--seccomp", str(filter_fd), *NAMESPACES, "--hostname", "sandbox", *system_arguments()]
     arguments += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--", "/bin/true"]
     try:
         failure = _try(arguments, filter_fd)

@@ -86,6 +86,7 @@ def bundle_of(request: StartRequest) -> Bundle:
         address_bytes=2 * limits.memory_bytes,
         file_bytes=limits.disk_bytes,
         workdir=spec.workdir,
+        hostname=spec.hostname,
         control_dir=spec.control_dir,
         binds=host_binds(interpreter, spec.prepared["image_tree"]),
         links={f"/opt/sbx/bin/{name}": python for name in ("python", "python3")},

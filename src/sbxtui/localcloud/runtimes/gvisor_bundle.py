@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sbxtui.localcloud.runtimes.base import Interpreter
-from sbxtui.localcloud.runtimes.system_view import CONTROL, ETC_OF_OURS, HOME, TREE, system_folders, system_links
+from sbxtui.localcloud.runtimes.system_view import CONTROL, HOME, TREE, etc_of_ours, system_folders, system_links
 
 # What the guest's own programs need to start jobs as another user; jobs themselves keep none.
 _CAPABILITIES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
@@ -42,6 +42,7 @@ class Bundle:
     address_bytes: int
     file_bytes: int
     workdir: str = "/work"
+    hostname: str = "sandbox"
     control_dir: Path | None = None
     binds: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class Bundle:
         for name in (path for path in self.binds if not Path(self.binds[path]).is_dir()):
             (root / name[1:]).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             (root / name[1:]).touch(mode=0o644)
-        for path, text in ETC_OF_OURS.items():
+        for path, text in etc_of_ours(self.hostname).items():
             target = root / path[1:]
             target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             target.write_text(text)
@@ -111,7 +112,7 @@ class Bundle:
         return {
             "ociVersion": "1.0.2",
             "root": {"path": str(self.root_dir), "readonly": False},
-            "hostname": "sandbox",
+            "hostname": self.hostname,
             "process": {
                 "user": {"uid": 0, "gid": 0},
                 "args": list(self.command),

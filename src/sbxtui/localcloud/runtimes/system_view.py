@@ -21,18 +21,25 @@ _ETC_FROM_HOST = (
     "/etc/protocols",
     "/etc/services",
 )
-ETC_OF_OURS = {
+_ETC_OF_OURS = {
     "/etc/passwd": (
         "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
         f"sandbox:x:{GUEST_UID}:{GUEST_UID}:sandbox:/home/sandbox:/bin/bash\n"
         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
     ),
     "/etc/group": f"root:x:0:\nsandbox:x:{GUEST_UID}:\nnogroup:x:65534:\n",
-    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost\n",
     "/etc/resolv.conf": "# This sandbox has no network.\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
-    "/etc/hostname": "sandbox\n",
 }
+
+
+def etc_of_ours(hostname: str) -> dict[str, str]:
+    """The small files of `/etc` of a sandbox that is called so."""
+    return {
+        **_ETC_OF_OURS,
+        "/etc/hosts": f"127.0.0.1 localhost {hostname}\n::1 localhost ip6-localhost\n",
+        "/etc/hostname": f"{hostname}\n",
+    }
 
 
 def system_links() -> Iterator[tuple[str, str]]:
