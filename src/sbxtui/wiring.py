@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sbxtui.services.reasons import Reasons
     from sbxtui.services.sandboxes import Sandboxes
     from sbxtui.services.shell import Shells
+    from sbxtui.services.sync.syncs import Syncs
     from sbxtui.services.tokens import TokenService
     from sbxtui.services.watch import Watch
     from sbxtui.store.contexts import Contexts
@@ -212,3 +213,11 @@ class Services:
         from sbxtui.services.files import Files
 
         return Files(self.guests, self.events, self.actor)
+
+    @cached_property
+    def syncs(self) -> Syncs:
+        """Folders kept equal with sandboxes."""
+        from sbxtui.services.sync.syncs import Syncs
+        from sbxtui.store.links import Links
+
+        return Syncs(self.settings.home, self.guests, Links(self.store), self.actor)

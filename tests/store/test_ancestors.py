@@ -54,11 +54,13 @@ def test_a_file_of_a_newer_sbx_is_refused_and_left_as_it_is(tmp_path: Path) -> N
     assert file.read_bytes() == before
 
 
-def test_one_process_at_a_time_compares_two_folders(tmp_path: Path) -> None:
+async def test_one_process_at_a_time_compares_two_folders(tmp_path: Path) -> None:
     one, other = Ancestors.open(tmp_path / "link.db"), Ancestors.open(tmp_path / "link.db")
-    with one.cycle(timeout_s=1), pytest.raises(TimedOut), other.cycle(timeout_s=0):
-        pass
-    with other.cycle(timeout_s=0):
+    async with one.cycle(timeout_s=1):
+        with pytest.raises(TimedOut):
+            async with other.cycle(timeout_s=0):
+                pass
+    async with other.cycle(timeout_s=0):
         seen = one.version()
         other.record({b"a": Agreed(DIR, DIR)})
     assert one.version() != seen

@@ -94,9 +94,9 @@ class Adder:
         add_global_flags(parser)
         return parser
 
-    def group(self, name: str, help_text: str) -> Adder:
+    def group(self, name: str, help_text: str, *, detail: str = "") -> Adder:
         """A verb with verbs of its own."""
         if self._verbs is None or self._only not in ("", name):
             return Adder(None)
-        parser = self._verbs.add_parser(name, help=help_text, description=help_text)
+        parser = self._verbs.add_parser(name, help=help_text, description=detail or help_text)
         return Adder(parser.add_subparsers(dest=f"{name}_verb", metavar="VERB", parser_class=Parser, required=True))

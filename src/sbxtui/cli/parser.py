@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sbxtui._version import __version__
 from sbxtui.cli import habits
 from sbxtui.cli.adder import Adder, Parser, add_global_flags
+from sbxtui.cli.syncverbs import with_start
 from sbxtui.cli.verbs import add_verbs
 from sbxtui.core.errors import UsageError
 
@@ -45,6 +46,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _parse_own(words: Sequence[str]) -> argparse.Namespace:
+    words = with_start(words, _verb_index(words), _GLOBAL_VALUE_FLAGS)
     args, rest = _parser_of(words).parse_known_args(words)
     if rest:
         name = f"sbx {args.verb}" if args.verb else "sbx"

@@ -6,6 +6,7 @@ import argparse
 import re
 
 from sbxtui.cli.adder import Adder, Arguments
+from sbxtui.cli.syncverbs import add_sync_verbs
 from sbxtui.core.text import parse_duration_s
 
 _MAX_LABEL = 1_024
@@ -321,5 +322,5 @@ def _destructive_one(parser: Arguments) -> None:
 
 def add_verbs(add: Adder) -> None:
     """Add every verb."""
-    for add_group in (_lifecycle, _lists, _commands, _files, _network, _seeing, _set_up):
+    for add_group in (_lifecycle, _lists, _commands, _files, add_sync_verbs, _network, _seeing, _set_up):
         add_group(add)

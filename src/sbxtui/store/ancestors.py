@@ -6,11 +6,12 @@ to be agreed on, so what only one side has is copied and what differs is a confl
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,9 @@ class Ancestors:
         """Close the file."""
         self._connection.close()
 
-    @contextlib.contextmanager
-    def cycle(self, *, timeout_s: float) -> Iterator[None]:
-        """Be the only process that compares and changes these two folders, for as long as the block lasts. Blocking.
+    @contextlib.asynccontextmanager
+    async def cycle(self, *, timeout_s: float) -> AsyncIterator[None]:
+        """Be the only one that compares and changes these two folders, for as long as the block lasts.
 
         Raises:
             TimedOut: Another process goes on for longer than that.
@@ -126,7 +127,7 @@ class Ancestors:
                         raise TimedOut(
                             "another process is comparing these folders", hint="wait for it, or stop it, and try again"
                         ) from exc
-                    time.sleep(_LOCK_POLL_S)
+                    await asyncio.sleep(_LOCK_POLL_S)
             yield
 
     def version(self) -> int:

@@ -65,6 +65,12 @@ def find_halts(
     )
 
 
+def find_lost_root(side: Side) -> Halt:
+    """The reason when there is nothing to list on a side."""
+    now = Roots("" if side is Side.LOCAL else "there", "" if side is Side.GUEST else "there")
+    return next(_other_roots(None, now))
+
+
 def _other_roots(agreed: Roots | None, now: Roots) -> Iterator[Halt]:
     for place, was, found in (
         ("local", agreed.local if agreed else "", now.local),

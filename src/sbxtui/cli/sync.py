@@ -1,0 +1,195 @@
+"""`sync`: a folder of this machine kept equal with one of a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from sbxtui.cli.call import Call
+from sbxtui.core.errors import Incomplete, SbxError
+from sbxtui.core.text import harmless_line, iso, short_size
+from sbxtui.services.sync.model import Mode
+from sbxtui.services.sync.status import LinkState, Status
+from sbxtui.services.sync.syncs import SyncSpec, local_root
+from sbxtui.store.links import Link, Wanted
+
+_SHOW_EVERY_S = 1.0
+_SHOWN = 10
+
+
+async def start(call: Call) -> int:
+    """Carry each change over as it is saved, until Ctrl-C; or once."""
+    args, syncs = call.args, call.services.syncs
+    root = await asyncio.to_thread(local_root, args.folder)
+    row = await call.services.sandboxes.find(args.sandbox)
+    link = await asyncio.to_thread(syncs.take, row, SyncSpec(root, args.to, Mode(args.mode)))
+    teller = _Teller(call, row.name)
+    if args.once:
+        return _finish(call, row.name, await syncs.once(row, link, teller.tell))
+    call.out.note(f"{root} → {row.name}:{args.to or '(its work folder)'}; Ctrl-C ends, what is known is kept")
+    status = await syncs.run(row, link, teller.tell)
+    call.out.note("stopped")
+    call.out.result(status.as_json())
+    return 0
+
+
+async def ls(call: Call) -> int:
+    """List synced folders."""
+    links = await asyncio.to_thread(call.services.syncs.list, call.services.context.name)
+    if call.out.is_json:
+        call.out.json([_link_json(link) for link in links])
+    else:
+        rows = [(link.sandbox, _state(link), str(link.spec.get("mode")), str(link.spec.get("root"))) for link in links]
+        call.out.table(("SANDBOX", "STATE", "MODE", "FOLDER"), rows)
+    return 0
+
+
+async def status(call: Call) -> int:
+    """How a sync is."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    link = await asyncio.to_thread(call.services.syncs.find, row)
+    if call.out.is_json:
+        call.out.json(_link_json(link))
+        return 0
+    said = link.status
+    call.out.line(f"{link.spec.get('root')} → {link.sandbox}:{link.spec.get('to') or '(its work folder)'}")
+    call.out.line(f"{_state(link)}: {said.get('entries', 0)} entries, {said.get('pending', 0)} changes to carry over")
+    for key, words in (("conflict_count", "in conflict"), ("guest_changes", "changed in the sandbox only")):
+        if said.get(key):
+            call.out.line(f"{said[key]} {words}")
+    if said.get("reason"):
+        call.out.line(str(said["reason"]))
+    if said.get("watch_trouble"):
+        call.out.note(f"note: {said['watch_trouble']}")
+    for problem in said.get("problems", [])[:_SHOWN]:
+        call.out.note(f"  left alone: {problem['path']} ({problem['code']})")
+    return 0
+
+
+async def pause(call: Call) -> int:
+    """Carry nothing over for now."""
+    return await _want(call, Wanted.PAUSED)
+
+
+async def resume(call: Call) -> int:
+    """Go on; after a halt, compare anew."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    link = await asyncio.to_thread(call.services.syncs.find, row)
+    if link.status.get("halts"):
+        await call.services.syncs.start_anew(row)
+        call.out.note("what both sides agreed on is forgotten: nothing is deleted, and what differs is a conflict")
+    return await _want(call, Wanted.RUNNING)
+
+
+async def stop(call: Call) -> int:
+    """End a sync and forget what both sides agreed on."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    await call.services.syncs.end(row)
+    call.out.result({"sandbox": row.name, "stopped": True})
+    return 0
+
+
+async def flush(call: Call) -> int:
+    """Wait until everything saved by now is in the sandbox."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    pushed = await call.services.syncs.flush(row)
+    call.out.result({"sandbox": row.name, "pushed": pushed})
+    return 0
+
+
+async def conflicts(call: Call) -> int:
+    """Paths both sides changed."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    found = await call.services.syncs.conflicts(row)
+    if call.out.is_json:
+        call.out.json([one.as_json() for one in found])
+    else:
+        call.out.table(
+            ("PATH", "HERE", "SANDBOX"), [(one.path_text, one.local_words, one.guest_words) for one in found]
+        )
+    return 0
+
+
+async def _want(call: Call, wanted: Wanted) -> int:
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    link = await call.services.syncs.want(row, wanted)
+    if not link.is_served:
+        call.out.note(f"note: nobody acts on it now; `sbx sync {row.name}` does")
+    call.out.result({"sandbox": row.name, "wanted": wanted.value})
+    return 0
+
+
+def _finish(call: Call, name: str, status: Status) -> int:
+    """What one comparison came to: problems and conflicts make the exit code 10."""
+    call.out.result(status.as_json())
+    call.out.note(f"{status.pushed} changes carried over ({short_size(status.sent_bytes)}), {status.entries} entries")
+    if status.guest_changes:
+        call.out.note(f"{status.guest_changes} changed in the sandbox only: `sbx sync pull {name}` shows them")
+    problem = _problem(name, status)
+    if problem is not None:
+        raise problem
+    return 0
+
+
+def _problem(name: str, status: Status) -> SbxError | None:
+    if not (status.conflicts or status.problems):
+        return None
+    said = status.as_json()
+    return Incomplete(
+        f"{len(status.conflicts)} paths in conflict, {len(status.problems)} left alone",
+        hint=f"`sbx sync conflicts {name}` lists the first, `sbx sync status {name}` the others",
+        details={"conflicts": said["conflicts"], "problems": said["problems"]},
+    )
+
+
+def _state(link: Link) -> str:
+    """The word for how a link is, as far as anybody knows."""
+    if link.is_served:
+        return str(link.status.get("state", LinkState.CONNECTING.value))
+    return "not running"
+
+
+def _link_json(link: Link) -> dict[str, object]:
+    return {
+        "sandbox": link.sandbox,
+        "context": link.context,
+        **{key: link.spec.get(key) for key in ("root", "to", "mode")},
+        "wanted": link.wanted.value,
+        "detached": link.is_detached,
+        "running": link.is_served,
+        "seen_at": iso(link.seen_at),
+        **link.status,
+        "state": _state(link),
+    }
+
+
+class _Teller:
+    """Tells a person what a link does: each new state, and figures while much is carried over."""
+
+    def __init__(self, call: Call, name: str) -> None:
+        self._call = call
+        self._name = name
+        self._state: LinkState | None = None
+        self._words = ""
+        self._told_s = 0.0
+
+    def tell(self, status: Status) -> None:
+        """Called at every change."""
+        now_s = time.monotonic()
+        if status.state in (LinkState.HALTED, LinkState.OFFLINE) and status.words != self._words:
+            hint = f"; `sbx sync resume {self._name}` compares anew and deletes nothing"
+            is_halted = status.state is LinkState.HALTED
+            self._call.out.note(f"{status.state.value}: {harmless_line(status.words)}{hint if is_halted else ''}")
+        elif status.state is LinkState.WATCHING and self._state is not LinkState.WATCHING:
+            self._tell_equal(status)
+        elif status.pending and now_s - self._told_s >= _SHOW_EVERY_S:
+            self._told_s = now_s
+            self._call.out.progress(f"{status.pending} changes to go, {short_size(status.sent_bytes)} sent")
+        self._state, self._words = status.state, status.words
+
+    def _tell_equal(self, status: Status) -> None:
+        if self._call.out.is_json:
+            self._call.out.json(status.as_json())
+        else:
+            conflicts = f", {len(status.conflicts)} in conflict" if status.conflicts else ""
+            self._call.out.progress(f"equal: {status.entries} entries, {status.pushed} carried over{conflicts}")

@@ -1,0 +1,146 @@
+"""One turn of a link: look, decide, carry over, write down. Its caller holds `Ancestors.cycle`.
+
+What is known of the sandbox may be wrong at any time; every change made there says what it expects to find.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from sbxtui.core.errors import FileMissing
+from sbxtui.services.sync.halts import Halt, find_lost_root
+from sbxtui.services.sync.ignores import decides_what_is_left_out
+from sbxtui.services.sync.model import Path, Plan, Side
+from sbxtui.services.sync.pair import Outcomes, Pair
+from sbxtui.services.sync.status import LinkState, Status
+from sbxtui.services.sync.watch import EVERYTHING
+
+# Looking at that many one by one takes longer than looking at everything.
+_MANY_PATHS = 500
+OnStatus = Callable[[Status], None]
+
+
+class Cycle:
+    """Turns of one link.
+
+    Attributes:
+        pair: The two folders.
+        status: How the link is.
+        look_again: Paths of this machine that could not be settled in the last turn.
+        failed: Paths the sandbox refused in the last turn.
+        scan_s: How long the last look at everything took.
+    """
+
+    def __init__(self, pair: Pair, on_status: OnStatus = lambda status: None) -> None:
+        self.pair = pair
+        self.status = Status()
+        self.look_again: set[Path] = set()
+        self.failed: set[Path] = set()
+        self.scan_s = 0.0
+        self._on_status = on_status
+
+    async def compare(self) -> None:
+        """Look at both sides as a whole, and carry over what differs, unless that halts.
+
+        Raises:
+            SbxError: One side cannot be looked at or changed; what was done is written down.
+        """
+        self.tell(LinkState.SCANNING)
+        await self.pair.load()
+        started_s = time.monotonic()
+        if not self.pair.folder.reopen():
+            self._halt(find_lost_root(Side.LOCAL))
+            return
+        try:
+            await self.pair.look()
+        except FileMissing:
+            self._halt(find_lost_root(Side.GUEST))
+            return
+        self._scanned(started_s)
+        await self._carry_out(self.pair.compare(), LinkState.SEEDING)
+
+    async def follow(self, hinted: Iterable[Path]) -> int:
+        """Look at some paths of this machine, and carry over what changed there; returns how many changes that were.
+
+        The sandbox is taken to be as it was left; it is not asked if there is nothing to carry over.
+
+        Raises:
+            SbxError: See `compare`.
+        """
+        asked = set(hinted)
+        await self.pair.load()
+        started_s = time.monotonic()
+        if EVERYTHING in asked or len(asked) > _MANY_PATHS or any(decides_what_is_left_out(path) for path in asked):
+            if not self.pair.folder.identity:
+                self._halt(find_lost_root(Side.LOCAL))
+                return 0
+            await self.pair.look_here()
+            self._scanned(started_s)
+            planned = self.pair.compare()
+        else:
+            await self.pair.look_here(asked)
+            planned = self.pair.compare(asked)
+        if planned.changes and self.pair.hello is None:
+            await self.pair.greet()
+        await self._carry_out(planned, LinkState.PUSHING)
+        return len(planned.changes)
+
+    def tell(self, state: LinkState, words: str = "") -> None:
+        """Say how the link is."""
+        self.status.state, self.status.words = state, words
+        self._on_status(self.status)
+
+    async def _carry_out(self, planned: Plan, doing: LinkState) -> None:
+        self.status.halts = ()
+        halts = self.pair.halts(planned) if planned.changes or self.pair.hello is not None else ()
+        if halts:
+            self._halt(*halts)
+            return
+        await self.pair.adopt(planned)
+        self.look_again = self.pair.unsettled()
+        self.failed = set()
+        changes = [change for change in planned.changes if change.side is Side.GUEST]
+        if changes:
+            self.status.pending = len(changes)
+            self.tell(doing)
+            await self._take_note(await self.pair.push(changes, self._progress(len(changes), doing)))
+        self._figures()
+
+    def _halt(self, *halts: Halt) -> None:
+        self.status.halts = tuple(halt.code for halt in halts)
+        self.tell(LinkState.HALTED, "; ".join(halt.words for halt in halts))
+
+    def _progress(self, total: int, doing: LinkState) -> Callable[[int, int], None]:
+        pushed, sent_bytes = self.status.pushed, self.status.sent_bytes
+
+        def progress(done: int, size_bytes: int) -> None:
+            self.status.pending = total - done
+            self.status.pushed, self.status.sent_bytes = pushed + done, sent_bytes + size_bytes
+            self.tell(doing)
+
+        return progress
+
+    async def _take_note(self, outcomes: Outcomes) -> None:
+        """What was not done is looked at again, here or there."""
+        self.status.pending = 0
+        self.look_again |= outcomes.again
+        self.failed = set(outcomes.failed)
+        self.status.failed = outcomes.failed
+        if outcomes.moved_on:
+            await self.pair.look_there(outcomes.moved_on)
+            await self.pair.adopt(self.pair.compare(outcomes.moved_on))
+
+    def _scanned(self, started_s: float) -> None:
+        self.scan_s = time.monotonic() - started_s
+        self.status.scans += 1
+        self.status.last_scan_at_s = time.time()
+
+    def _figures(self) -> None:
+        pair, status = self.pair, self.status
+        status.entries = len(pair.local.entries)
+        status.conflicts = tuple(sorted(pair.conflicts))
+        status.guest_changes = len(pair.guest_changes)
+        if not self.failed:
+            status.failed = {}
+        status.problems = {**pair.local.problems(), **pair.there.problems(), **status.failed}

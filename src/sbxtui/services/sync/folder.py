@@ -1,0 +1,141 @@
+"""The folder of this machine: looking at it, and reading files from it that others may be writing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+
+from sbxguest.tree import Record, State, TreeError
+from sbxguest.tree.contents import Unstable, open_file
+from sbxguest.tree.root import Root, split
+from sbxguest.tree.scan import ScanOptions, scan
+from sbxtui.core.errors import Conflict, FileMissing, UsageError
+from sbxtui.services.sync.ignores import FolderIgnores
+from sbxtui.services.sync.model import Path
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class Folder:
+    """An open folder of this machine. Close it.
+
+    Attributes:
+        root: It.
+        ignores: Its rules, as they were last read.
+
+    Raises:
+        FileMissing: There is no folder at the path. UsageError: It is no folder.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.root = _opened(path)
+        self.ignores = FolderIgnores()
+
+    def reopen(self) -> bool:
+        """If another folder is at the path by now, that is meant from here on; False if none is."""
+        if self.root.is_in_place:
+            return True
+        try:
+            found = _opened(self._path)
+        except (FileMissing, UsageError):
+            return False
+        self.root.close()
+        self.root = found
+        return True
+
+    def close(self) -> None:
+        """Close it."""
+        self.root.close()
+
+    @property
+    def identity(self) -> str:
+        """What tells it from another folder at the same path; empty when it is not at its path any more."""
+        return self.root.identity if self.root.is_in_place else ""
+
+    async def scan(self, paths: Iterable[Path], known: Mapping[Path, State], *, is_deep: bool = True) -> list[Record]:
+        """What stands at `paths` and below; the empty path is everything.
+
+        Args:
+            paths: Where to look.
+            known: What stood there before: what has the same stamp is not read again.
+            is_deep: Also what is below them.
+
+        Raises:
+            Conflict: The folder was taken away meanwhile.
+        """
+        options = ScanOptions(texts=self.ignores.read, known=known, is_deep=is_deep)
+        try:
+            return await asyncio.to_thread(lambda: list(scan(self.root, paths, options)))
+        except TreeError as exc:
+            raise Conflict(f"the folder {exc.message}", details={"code": exc.code}) from exc
+        except OSError as exc:
+            raise Conflict(f"the folder {self.root.path} cannot be read: {exc.strerror or exc}") from exc
+
+    def read_small(self, path: Path, size_bytes: int) -> bytes | None:
+        """The content of a small file; None if it is another one by now. Blocking."""
+        try:
+            fd = self._open(path)
+        except (OSError, Unstable):
+            return None
+        with os.fdopen(fd, "rb", 0) as file:
+            content = file.read(size_bytes + 1)
+        return content if content is not None and len(content) == size_bytes else None
+
+    async def pieces(self, path: Path, size_bytes: int, *, start: int = 0) -> AsyncIterator[bytes]:
+        """The content of a file from `start` on, always up to `size_bytes`: what is missing by now comes as zeros.
+
+        So the stream that promised that many keeps its word; the receiver finds another digest and drops it.
+        """
+        left = size_bytes - start
+        try:
+            fd = await asyncio.to_thread(self._open, path)
+        except (OSError, Unstable):
+            fd = -1
+        try:
+            while left > 0:
+                wanted = min(left, _CHUNK_BYTES)
+                piece = await asyncio.to_thread(_read_at, fd, wanted, size_bytes - left) if fd >= 0 else b""
+                yield piece or bytes(wanted)
+                left -= len(piece) or wanted
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    async def content(self, path: Path) -> AsyncGenerator[bytes, None]:
+        """What a file holds now; nothing if it is not there."""
+        try:
+            fd = await asyncio.to_thread(self._open, path)
+        except (OSError, Unstable):
+            return
+        try:
+            offset = 0
+            while piece := await asyncio.to_thread(_read_at, fd, _CHUNK_BYTES, offset):
+                yield piece
+                offset += len(piece)
+        finally:
+            os.close(fd)
+
+    def _open(self, path: Path) -> int:
+        folder, name = split(path)
+        folder_fd = self.root.open_folder(folder)
+        try:
+            return open_file(name, folder_fd)[0]
+        finally:
+            os.close(folder_fd)
+
+
+def _opened(path: str) -> Root:
+    try:
+        return Root(path)
+    except TreeError as exc:
+        kind = FileMissing if exc.code == "file_not_found" else UsageError
+        raise kind(f"cannot sync the folder {exc.message}", hint="name a folder that is there") from exc
+
+
+def _read_at(fd: int, size_bytes: int, offset: int) -> bytes:
+    try:
+        return os.pread(fd, size_bytes, offset)
+    except OSError:
+        return b""

@@ -1,0 +1,211 @@
+"""A link that is being acted on: compare once, then carry over each change as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+
+from sbxtui.core.errors import Conflict, SbxError, StoreError, TimedOut
+from sbxtui.services.sync.cycle import Cycle, OnStatus
+from sbxtui.services.sync.model import Path
+from sbxtui.services.sync.pair import Pair
+from sbxtui.services.sync.status import LinkState, Status
+from sbxtui.services.sync.watch import EVERYTHING, FolderWatch
+
+_SETTLE_S = 0.01
+_SETTLE_MAX_S = 0.1
+_RESCAN_S = 30.0
+# Without hints, changes are found by looking.
+_BLIND_RESCAN_S = 2.0
+_RESCAN_SHARE = 100
+_RETRY_FIRST_S = 0.2
+_RETRY_MAX_S = 4.0
+_REFUSED_AGAIN_S = 3.0
+_LOCK_TIMEOUT_S = 600.0
+# A file that is being written is looked at again after so long, then at longer and longer pauses.
+_AGAIN_S = (0.05, 0.2, 0.8, 2.0)
+_CLOCK_JUMP_S = 5.0
+
+
+class LiveLink:
+    """Keeps a sandbox's folder as this machine's is, until it is cancelled or told to stop.
+
+    Args:
+        pair: The two folders.
+        on_status: Called with the status after each change of it, often.
+    """
+
+    def __init__(self, pair: Pair, on_status: OnStatus = lambda status: None) -> None:
+        self._pair = pair
+        self._cycle = Cycle(pair, on_status)
+        self._on_status = on_status
+        self._hinted: dict[Path, float] = {}
+        self._bell = asyncio.Event()
+        self._is_stopped = False
+        self._is_paused = False
+        self._must_compare = True
+        self._tries: dict[Path, int] = {}
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    @property
+    def status(self) -> Status:
+        """How it is."""
+        return self._cycle.status
+
+    def hint(self, paths: Iterable[Path]) -> None:
+        """Look at these paths, and below, soon; `EVERYTHING` is all."""
+        now_s = time.monotonic()
+        for path in paths:
+            self._hinted.setdefault(path, now_s)
+        self._bell.set()
+
+    def pause(self, is_paused: bool) -> None:
+        """Carry nothing over for now, or go on; what happened meanwhile is found then."""
+        if is_paused is not self._is_paused:
+            self._is_paused = is_paused
+            self._must_compare = True
+            self._bell.set()
+
+    def compare_again(self) -> None:
+        """Look at both sides as a whole, also out of a halt: a person has decided something."""
+        self._must_compare = True
+        self._bell.set()
+
+    def stop(self) -> None:
+        """End `run` after what is being done now."""
+        self._is_stopped = True
+        self._bell.set()
+
+    async def run(self) -> None:
+        """Act on the link. Outages are waited for; what a person has to decide is a halt, and waited for, too.
+
+        Raises:
+            SbxError: It cannot go on: the sandbox is gone, its guest is too old, the state cannot be kept.
+        """
+        watch = FolderWatch(os.fsencode(self._pair.folder.root.path), self.hint, self._trouble)
+        watching = asyncio.create_task(watch.run())
+        try:
+            await self._turns()
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            self._cycle.tell(LinkState.ENDED, self.status.words)
+
+    async def _turns(self) -> None:
+        pause_s = _RETRY_FIRST_S
+        while not self._is_stopped:
+            try:
+                await self._turn()
+                pause_s = _RETRY_FIRST_S
+            except SbxError as exc:
+                if not _may_pass(exc):
+                    raise
+                # Whatever was on its way may have arrived or not: both sides tell.
+                self._must_compare = True
+                self._cycle.tell(LinkState.OFFLINE, exc.message)
+                await self._pause(pause_s)
+                pause_s = min(pause_s * 2, _RETRY_MAX_S)
+
+    async def _turn(self) -> None:
+        """One thing: a comparison, some changes, or a wait."""
+        if self._is_paused:
+            self._cycle.tell(LinkState.PAUSED)
+            await self._ring(None)
+        elif self._must_compare:
+            async with self._lock():
+                self._hinted.clear()
+                self._must_compare = False
+                await self._cycle.compare()
+            self._look_again()
+        elif self.status.state is LinkState.HALTED:
+            await self._ring(None)
+            self._hinted.clear()
+        else:
+            await self._changes()
+
+    async def _changes(self) -> None:
+        """Wait for hints, or for the time to look without any, and carry over what they lead to."""
+        if self.status.state is not LinkState.WATCHING:
+            self._cycle.tell(LinkState.WATCHING)
+        offset_s = time.time() - time.monotonic()
+        await self._ring(self._rescan_in_s())
+        if abs(time.time() - time.monotonic() - offset_s) > _CLOCK_JUMP_S:
+            self._must_compare = True
+        if self._is_stopped or self._is_paused or self._must_compare:
+            return
+        if not self._hinted:
+            self.hint({EVERYTHING})
+        await self._settle()
+        async with self._lock():
+            hinted, self._hinted = self._hinted, {}
+            if await self._cycle.follow(hinted):
+                self.status.lags_s.append(time.monotonic() - min(hinted.values()))
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Come back to what could not be settled."""
+        unsettled = self._cycle.look_again
+        self._tries = {path: self._tries.get(path, 0) + 1 for path in unsettled}
+        for path, tries in self._tries.items():
+            self._later(_AGAIN_S[min(tries, len(_AGAIN_S)) - 1], {path})
+        if self._cycle.failed:
+            self._later(_REFUSED_AGAIN_S, self._cycle.failed)
+
+    def _later(self, delay_s: float, paths: set[Path]) -> None:
+        def due() -> None:
+            self._timers.discard(timer)
+            self.hint(paths)
+
+        timer = asyncio.get_running_loop().call_later(delay_s, due)
+        self._timers.add(timer)
+
+    async def _settle(self) -> None:
+        """Let a save come to its end: until nothing was hinted at for 10 ms, and 100 ms at most."""
+        deadline_s = time.monotonic() + _SETTLE_MAX_S
+        count = -1
+        while count != len(self._hinted) and time.monotonic() < deadline_s:
+            count = len(self._hinted)
+            await asyncio.sleep(_SETTLE_S)
+
+    async def _ring(self, timeout_s: float | None) -> None:
+        """Wait until something is asked for or hinted at, or for so long."""
+        if not (self._hinted or self._is_stopped):
+            await self._wait(timeout_s)
+        self._bell.clear()
+
+    async def _pause(self, pause_s: float) -> None:
+        """A pause that only `stop` cuts short."""
+        deadline_s = time.monotonic() + pause_s
+        while not self._is_stopped and (left_s := deadline_s - time.monotonic()) > 0:
+            self._bell.clear()
+            await self._wait(left_s)
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._bell.wait()
+        except TimeoutError:
+            return
+
+    def _rescan_in_s(self) -> float:
+        shortest_s = _BLIND_RESCAN_S if self.status.trouble else _RESCAN_S
+        return max(shortest_s, _RESCAN_SHARE * self._cycle.scan_s)
+
+    def _lock(self) -> AbstractAsyncContextManager[None]:
+        return self._pair.ancestors.cycle(timeout_s=_LOCK_TIMEOUT_S)
+
+    def _trouble(self, words: str) -> None:
+        self.status.trouble = words
+        self._on_status(self.status)
+
+
+def _may_pass(exc: SbxError) -> bool:
+    """Whether waiting can help: an outage can end, a suspended sandbox be resumed, a full disk get room."""
+    if isinstance(exc, TimedOut | StoreError):
+        return True
+    return type(exc) is Conflict or exc.retryable

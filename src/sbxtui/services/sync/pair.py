@@ -1,0 +1,288 @@
+"""Two folders, what they last agreed on, and what each holds now: compared, and brought nearer step by step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sbxguest.tree import Outcome, State
+from sbxtui.guest.tree import GuestTree
+from sbxtui.guest.treewire import TreeHello
+from sbxtui.services.sync.folder import Folder
+from sbxtui.services.sync.halts import Halt, Roots, find_halts
+from sbxtui.services.sync.ignores import PathFilter
+from sbxtui.services.sync.intake import Intake
+from sbxtui.services.sync.model import Change, Difference, Entry, Mode, Path, Plan, Side
+from sbxtui.services.sync.picture import Picture, above_of, entry_of, part_of, scope_of, state_of, within
+from sbxtui.services.sync.plan import plan
+from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Made, Upload
+from sbxtui.store.ancestors import Agreed, Ancestors, Dispute, Step
+
+_ROOTS = ("local_root", "guest_root")
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What came of carrying out a plan.
+
+    Attributes:
+        done: Paths that were changed.
+        again: Paths of this machine to look at again: they changed while they were sent.
+        moved_on: Paths on which the sandbox holds something else than was thought.
+        failed: Paths that could not be changed, and the word for why.
+    """
+
+    done: list[Path] = field(default_factory=list)
+    again: set[Path] = field(default_factory=set)
+    moved_on: set[Path] = field(default_factory=set)
+    failed: dict[Path, str] = field(default_factory=dict)
+
+
+class Pair:
+    """A folder of this machine and one of a sandbox.
+
+    Everything that compares or changes is done under `Ancestors.cycle`, which is the caller's to hold.
+
+    Attributes:
+        local: What this machine holds.
+        there: What the sandbox holds.
+        base: What both agreed on.
+        hello: What the sandbox last said of its folder.
+        conflicts, guest_changes: As of the last comparison, by path.
+    """
+
+    def __init__(self, folder: Folder, guest: GuestTree, ancestors: Ancestors, mode: Mode) -> None:
+        self.folder = folder
+        self.guest = guest
+        self.ancestors = ancestors
+        self.mode = mode
+        self.local, self.there = Picture(), Picture()
+        self.base: dict[Path, Entry] = {}
+        self.hello: TreeHello | None = None
+        self.conflicts: dict[Path, Difference] = {}
+        self.guest_changes: dict[Path, Difference] = {}
+        self._version = -1
+
+    async def look(self) -> None:
+        """Look at both sides as a whole.
+
+        Raises:
+            SbxError: One side cannot be looked at: nothing is known anew.
+        """
+        await self.look_here()
+        await self.look_there()
+
+    async def look_here(self, paths: Iterable[Path] | None = None) -> None:
+        """Look at this machine's folder, or at and below some of its paths."""
+        if paths is None:
+            self.folder.ignores.texts.clear()
+            records = await self.folder.scan((b"",), self.local.states or await self._stamps())
+            self.local.take_all(records)
+            return
+        asked = list(paths)
+        above = await self.folder.scan(above_of(asked), self.local.states, is_deep=False)
+        self.local.take(asked, await self.folder.scan(asked, self.local.states), above)
+
+    async def look_there(self, paths: Iterable[Path] | None = None) -> None:
+        """Look at the sandbox's folder, or at and below some of its paths."""
+        rules = PathFilter(self.folder.ignores.texts)
+        if paths is None:
+            self.hello = await self.guest.hello()
+            manifest = await self.guest.scan()
+            self.there.take_all(rules.without_ignored(manifest.records))
+        else:
+            asked = list(paths)
+            above = await self.guest.scan(above_of(asked), is_deep=False)
+            found = await self.guest.scan(asked)
+            self.there.take(asked, rules.without_ignored(found.records), rules.without_ignored(above.records))
+        self.there.listing().check()
+
+    async def greet(self) -> None:
+        """Ask the sandbox which folder it has, without looking at it."""
+        self.hello = await self.guest.hello()
+
+    @property
+    def has_met(self) -> bool:
+        """Whether these two folders were compared before."""
+        return self._agreed_roots() is not None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether another process changed what was agreed on."""
+        return self.ancestors.version() != self._version
+
+    async def load(self) -> None:
+        """Read what was agreed on, if another process changed it: then the sandbox holds that, as far as known."""
+        await asyncio.to_thread(self._load)
+
+    def _load(self) -> None:
+        version = self.ancestors.version()
+        if version == self._version:
+            return
+        self._version = version
+        base = self.ancestors.base()
+        for path in self.base.keys() - base.keys():
+            self.there.put(path, None)
+        for path, agreed in base.items():
+            self.there.put(path, agreed.guest)
+        self.there.is_complete = True
+        self.base = {path: entry_of(agreed.local) for path, agreed in base.items()}
+
+    async def _stamps(self) -> dict[Path, State]:
+        """What this machine's files were when they were last agreed on: what has the same stamp need not be read."""
+        base = await asyncio.to_thread(self.ancestors.base)
+        return {path: agreed.local for path, agreed in base.items()}
+
+    def compare(self, paths: Iterable[Path] | None = None) -> Plan:
+        """What is to be done; for some paths only, if they are all that changed."""
+        local, there = self.local.listing(), self.there.listing()
+        if paths is None:
+            planned = plan(self.base, local, there, self.mode)
+            self.conflicts, self.guest_changes = {}, {}
+        else:
+            scope = scope_of(paths, self.base, local.entries, there.entries)
+            planned = plan(within(self.base, scope), part_of(local, scope), part_of(there, scope), self.mode)
+            for path in scope:
+                self.conflicts.pop(path, None)
+                self.guest_changes.pop(path, None)
+        self.conflicts.update((one.path, one) for one in planned.conflicts)
+        self.guest_changes.update((one.path, one) for one in planned.guest_changes)
+        return planned
+
+    def halts(self, planned: Plan) -> tuple[Halt, ...]:
+        """Why the plan must not be carried out; empty when it may."""
+        now = Roots(self.folder.identity, self._guest_root())
+        return find_halts(
+            self.base, self.local.listing(), self.there.listing(), planned, agreed=self._agreed_roots(), now=now
+        )
+
+    def _guest_root(self) -> str:
+        hello = self.hello
+        return "" if hello is None else f"{hello.guest_id}:{hello.epoch}:{hello.root}"
+
+    def _agreed_roots(self) -> Roots | None:
+        meta = self.ancestors.meta()
+        return Roots(*(meta[key] for key in _ROOTS)) if all(meta.get(key) for key in _ROOTS) else None
+
+    def unsettled(self) -> set[Path]:
+        """Paths of this machine that were changing while they were looked at."""
+        return {path for path, code in self.local.notes.items() if code in ("unstable", "vanished")}
+
+    async def adopt(self, planned: Plan) -> None:
+        """Record what both sides agree on already, whose folders these are, and what they do not agree on."""
+        await asyncio.to_thread(self._adopt, planned)
+
+    def _adopt(self, planned: Plan) -> None:
+        if self._agreed_roots() is None:
+            roots = (self.folder.identity, self._guest_root())
+            self.ancestors.set_meta(dict(zip(_ROOTS, roots, strict=True)))
+        self._record({path: path in self.local.states for path in planned.agreed})
+        self.ancestors.set_disputes(
+            Dispute(one.path, *(None if side is None else state_of(side) for side in (one.base, one.local, one.guest)))
+            for one in self.conflicts.values()
+        )
+
+    async def push(
+        self, changes: Sequence[Change], on_progress: Callable[[int, int], None], *, word: str = "push"
+    ) -> Outcomes:
+        """Make changes in the sandbox.
+
+        Args:
+            changes: Of its side.
+            on_progress: Called with how many changes and bytes of content are done.
+            word: What makes them, for `undo`.
+
+        Raises:
+            SbxError: It does not answer, or its disk is full; what was done is recorded.
+        """
+        sent_bytes = 0
+
+        def count(size_bytes: int) -> None:
+            nonlocal sent_bytes
+            sent_bytes += size_bytes
+            on_progress(len(outcomes.done), sent_bytes)
+
+        outcomes = Outcomes()
+        upload = Upload(self.folder, self.guest, count)
+        async for made in upload.batches(changes, self.local.states, self.there.states):
+            await asyncio.to_thread(self._settle, Side.GUEST, made, outcomes, word)
+            on_progress(len(outcomes.done), sent_bytes)
+        return outcomes
+
+    async def pull(
+        self, changes: Sequence[Change], intake: Intake, on_bytes: Callable[[int], None], *, word: str = "pull"
+    ) -> Outcomes:
+        """Make changes in this machine's folder; raises as `push`."""
+        outcomes = Outcomes()
+        fetched = intake.fetch(changes, self.local.states, self.there.states, self.guest, on_bytes)
+        async for made in fetched:
+            await asyncio.to_thread(self._settle, Side.LOCAL, made, outcomes, word)
+        return outcomes
+
+    def _settle(self, side: Side, made: Sequence[Made], outcomes: Outcomes, word: str) -> None:
+        """Write down what became of a batch."""
+        picture = self.there if side is Side.GUEST else self.local
+        before = {one.change.path: picture.states.get(one.change.path) for one in made}
+        done: list[Change] = []
+        for one in made:
+            path = one.change.path
+            if one.result is None or one.result.code == "wrong_content":
+                outcomes.again.add(path)
+            elif one.result.outcome is Outcome.DONE:
+                picture.put(path, _reached(one.change, one.result.state))
+                done.append(one.change)
+            elif one.result.outcome is Outcome.MISMATCH:
+                outcomes.moved_on.add(path)
+            else:
+                outcomes.failed[path] = one.result.code or CHANGED_MEANWHILE
+        outcomes.done += [change.path for change in done]
+        self._record({change.path: change.entry is not None for change in done})
+        self._note([Step(side.value, one.path, before[one.path], picture.states.get(one.path)) for one in done], word)
+
+    def _note(self, steps: Sequence[Step], word: str) -> None:
+        """Remember what was changed, for `undo`. What was only added to the sandbox may be removed by anybody."""
+        kept = [step for step in steps if step.before is not None or step.side == Side.LOCAL.value]
+        if kept:
+            number = self.ancestors.begin_batch(word, kept)
+            self.ancestors.end_batch(number, range(len(kept)))
+
+    def _record(self, paths: dict[Path, bool]) -> None:
+        """Both sides hold the same at these paths; or nothing."""
+        changes: dict[Path, Agreed | None] = {}
+        for path, is_there in paths.items():
+            here, there = self.local.states.get(path), self.there.states.get(path)
+            changes[path] = Agreed(here, there) if is_there and here is not None and there is not None else None
+        self.ancestors.record(changes)
+        for path, agreed in changes.items():
+            if agreed is None:
+                self.base.pop(path, None)
+            else:
+                self.base[path] = entry_of(agreed.local)
+
+    async def agree_on(self, states: dict[Path, State | None]) -> None:
+        """Both sides count as having agreed on these, whatever they hold now: what differs from it is a change."""
+        agreed = {
+            path: None if state is None else Agreed(state, State(state.kind, state.content, state.is_executable))
+            for path, state in states.items()
+        }
+        await asyncio.to_thread(self.ancestors.record, agreed)
+        for path, state in states.items():
+            if state is None:
+                self.base.pop(path, None)
+            else:
+                self.base[path] = entry_of(state)
+
+    async def start_anew(self) -> None:
+        """Agree on nothing any more: the next comparison is a first contact and deletes nothing."""
+        await asyncio.to_thread(self.ancestors.forget)
+        await asyncio.to_thread(self.ancestors.set_meta, dict.fromkeys(_ROOTS, ""))
+        self.base.clear()
+
+
+def _reached(change: Change, found: State | None) -> State | None:
+    """What stands at a path after a change was made there: what was wanted, with the stamp it got."""
+    if change.entry is None:
+        return None
+    goal = state_of(change.entry)
+    return State(goal.kind, goal.content, goal.is_executable, None if found is None else found.stamp)

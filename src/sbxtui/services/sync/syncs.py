@@ -1,0 +1,286 @@
+"""Links between folders of this machine and of sandboxes, for every face: made, acted on, asked, decided on, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from sbxtui.core.errors import Conflict, NotFound, TimedOut, UsageError
+from sbxtui.core.model import Registration
+from sbxtui.home import Home
+from sbxtui.identity import own_identity
+from sbxtui.services.guests import Guests
+from sbxtui.services.sync.cycle import Cycle, OnStatus
+from sbxtui.services.sync.folder import Folder
+from sbxtui.services.sync.intake import Intake
+from sbxtui.services.sync.link import LiveLink
+from sbxtui.services.sync.model import Mode
+from sbxtui.services.sync.pair import Pair
+from sbxtui.services.sync.status import LinkState, Status
+from sbxtui.services.sync.views import ConflictView
+from sbxtui.services.sync.watch import EVERYTHING
+from sbxtui.store.ancestors import Ancestors
+from sbxtui.store.doorbell import Listener
+from sbxtui.store.links import Link, Links, Wanted
+
+KIND = "sync"
+_SAY_EVERY_S = 0.5
+_LOOK_EVERY_S = 1.0
+_FLUSH_TIMEOUT_S = 600.0
+_END_TIMEOUT_S = 20.0
+_END_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSpec:
+    """What a link keeps equal.
+
+    Attributes:
+        root: The folder of this machine, absolute.
+        to: The folder of the sandbox; empty for its work folder.
+        mode: Which way changes go.
+    """
+
+    root: str
+    to: str
+    mode: Mode
+
+    def as_row(self) -> dict[str, object]:
+        """As a link's row has it."""
+        return {"root": self.root, "to": self.to, "mode": self.mode.value}
+
+    @classmethod
+    def of(cls, link: Link) -> SyncSpec:
+        """Of a link's row."""
+        return cls(str(link.spec["root"]), str(link.spec.get("to", "")), Mode(link.spec.get("mode", "push")))
+
+
+class Syncs:
+    """The syncs of one context's sandboxes."""
+
+    def __init__(self, home: Home, guests: Guests, links: Links, actor: str) -> None:
+        self._home = home
+        self._guests = guests
+        self._links = links
+        self._actor = actor
+
+    def find(self, row: Registration) -> Link:
+        """The link of a sandbox.
+
+        Raises:
+            NotFound: It has none.
+        """
+        link = self._links.find(row.context, KIND, row.name)
+        if link is None:
+            raise NotFound(f"`{row.name}` is not synced with a folder", hint=f"sbx sync {row.name} DIR")
+        return link
+
+    def list(self, context: str | None = None) -> list[Link]:
+        """Every link, or those of a context."""
+        return self._links.list(KIND, context)
+
+    def take(self, row: Registration, spec: SyncSpec, *, is_detached: bool = False) -> Link:
+        """Make a link, or take one up that nobody acts on; this process acts on it then, or, detached, the runner.
+
+        Raises:
+            Conflict: Another process acts on it, or the sandbox is synced with another folder.
+        """
+        found = self._links.find(row.context, KIND, row.name)
+        if found is not None and (SyncSpec.of(found).root, SyncSpec.of(found).to) != (spec.root, spec.to):
+            raise Conflict(
+                f"`{row.name}` is synced with {SyncSpec.of(found).root} already",
+                hint=f"`sbx sync stop {row.name}` ends that",
+            )
+        return self._links.take(
+            context=row.context,
+            kind=KIND,
+            sandbox=row.name,
+            sandbox_id=row.id,
+            spec=spec.as_row(),
+            owner="" if is_detached else str(own_identity()),
+            actor=self._actor,
+            is_detached=is_detached,
+        )
+
+    async def run(self, row: Registration, link: Link, on_status: OnStatus) -> Status:
+        """Act on a link of ours until somebody wants it stopped, or this is cancelled; what is known of it is kept.
+
+        Returns:
+            How it was at its end.
+
+        Raises:
+            SbxError: It cannot go on.
+        """
+        owner = str(own_identity())
+        try:
+            async with self.opened(row, SyncSpec.of(link)) as pair:
+                live = LiveLink(pair, on_status)
+                keeper = asyncio.create_task(self._obey(link, live, pair))
+                try:
+                    await live.run()
+                finally:
+                    keeper.cancel()
+                    await asyncio.gather(keeper, return_exceptions=True)
+                    await asyncio.to_thread(self._links.say, link, live.status.as_json())
+                return live.status
+        finally:
+            await asyncio.to_thread(self._links.leave, link, owner)
+
+    async def _obey(self, link: Link, live: LiveLink, pair: Pair) -> None:
+        """Tell others how the link is, and do what they want of it."""
+        said: dict[str, object] = {}
+        async with Listener(self._home, poll_s=_LOOK_EVERY_S) as listener:
+            while True:
+                current = live.status.as_json()
+                if current != said:
+                    said = current
+                    await asyncio.to_thread(self._links.say, link, said)
+                await asyncio.sleep(_SAY_EVERY_S)
+                await listener.wait(_LOOK_EVERY_S)
+                found = await asyncio.to_thread(self._links.find, link.context, KIND, link.sandbox)
+                if found is None or found.wanted is Wanted.STOPPED:
+                    live.stop()
+                    return
+                live.pause(found.wanted is Wanted.PAUSED)
+                if live.status.state is LinkState.HALTED and pair.is_outdated:
+                    live.compare_again()
+
+    @asynccontextmanager
+    async def opened(self, row: Registration, spec: SyncSpec) -> AsyncIterator[Pair]:
+        """The two folders of a link, for as long as the block lasts.
+
+        Raises:
+            FileMissing, UsageError: This machine's is no folder. StoreError: What was agreed on cannot be kept.
+        """
+        folder = await asyncio.to_thread(Folder, spec.root)
+        try:
+            ancestors = await asyncio.to_thread(Ancestors.open, self.state_file(row))
+            try:
+                async with self._guests.connect(row) as guest:
+                    yield Pair(folder, guest.tree(spec.to), ancestors, spec.mode)
+            finally:
+                ancestors.close()
+        finally:
+            folder.close()
+
+    def state_file(self, row: Registration) -> FilePath:
+        """Where what a sandbox and its folder agree on is kept."""
+        key = hashlib.sha256(f"{row.context}\0{row.name}".encode()).hexdigest()[:20]
+        return self._home.state_dir / "sync" / f"{key}.db"
+
+    async def flush(self, row: Registration) -> int:
+        """Carry over now what this machine's folder has and the sandbox has not; returns how many changes that were.
+
+        Whoever acts on the link may do it at the same time; afterwards the sandbox has everything saved before this.
+
+        Raises:
+            NotFound: The sandbox has no link. Conflict: The link is halted. SbxError: It cannot be done.
+        """
+        link = await asyncio.to_thread(self.find, row)
+        async with self.opened(row, SyncSpec.of(link)) as pair, pair.ancestors.cycle(timeout_s=_FLUSH_TIMEOUT_S):
+            cycle = Cycle(pair)
+            if pair.has_met:
+                await cycle.follow({EVERYTHING})
+            else:
+                await cycle.compare()
+            if cycle.status.halts:
+                raise halted(row.name, cycle.status)
+            return cycle.status.pushed
+
+    async def once(self, row: Registration, link: Link, on_status: OnStatus) -> Status:
+        """Compare a link of ours as a whole, carry over what differs, and leave it.
+
+        Raises:
+            Conflict: It is halted. SbxError: It cannot be done.
+        """
+        try:
+            async with self.opened(row, SyncSpec.of(link)) as pair, pair.ancestors.cycle(timeout_s=_FLUSH_TIMEOUT_S):
+                cycle = Cycle(pair, on_status)
+                await cycle.compare()
+                status = cycle.status
+            await asyncio.to_thread(self._links.say, link, {**status.as_json(), "state": LinkState.ENDED.value})
+        finally:
+            await asyncio.to_thread(self._links.leave, link, str(own_identity()))
+        if status.halts:
+            raise halted(row.name, status)
+        return status
+
+    async def start_anew(self, row: Registration) -> None:
+        """Agree on nothing any more, as after a halt that a person has looked into: then nothing is deleted."""
+        link = await asyncio.to_thread(self.find, row)
+        async with self.opened(row, SyncSpec.of(link)) as pair, pair.ancestors.cycle(timeout_s=_FLUSH_TIMEOUT_S):
+            await pair.start_anew()
+
+    @asynccontextmanager
+    async def reviewing(self, row: Registration) -> AsyncIterator[tuple[Pair, Intake]]:
+        """The two folders of a sandbox's link to look at and decide on; nobody else changes them in the block.
+
+        Raises:
+            NotFound: The sandbox has no link. TimedOut: Somebody else is at it for too long.
+        """
+        link = await asyncio.to_thread(self.find, row)
+        stage = self.state_file(row).with_suffix(".stage")
+        async with self.opened(row, SyncSpec.of(link)) as pair, pair.ancestors.cycle(timeout_s=_FLUSH_TIMEOUT_S):
+            intake = await asyncio.to_thread(Intake, pair.folder.root, stage)
+            try:
+                yield pair, intake
+            finally:
+                intake.close()
+
+    async def conflicts(self, row: Registration) -> tuple[ConflictView, ...]:
+        """Paths both sides changed, as of the last comparison."""
+        await asyncio.to_thread(self.find, row)
+        ancestors = await asyncio.to_thread(Ancestors.open, self.state_file(row))
+        try:
+            return tuple(ConflictView.of(one) for one in await asyncio.to_thread(ancestors.disputes))
+        finally:
+            ancestors.close()
+
+    async def want(self, row: Registration, wanted: Wanted) -> Link:
+        """Pause, go on with or stop a link; who acts on it obeys within a moment."""
+        link = await asyncio.to_thread(self.find, row)
+        await asyncio.to_thread(lambda: self._links.want(link, wanted, actor=self._actor))
+        return link
+
+    async def end(self, row: Registration) -> None:
+        """End a link, whoever acts on it, and forget all that is known of it; no file of either side is touched.
+
+        Raises:
+            NotFound: The sandbox has none. TimedOut: Who acts on it does not end.
+        """
+        link = await self.want(row, Wanted.STOPPED)
+        deadline_s = asyncio.get_running_loop().time() + _END_TIMEOUT_S
+        while (await asyncio.to_thread(self.find, row)).is_served:
+            if asyncio.get_running_loop().time() > deadline_s:
+                raise TimedOut(f"process {link.owner.partition(':')[0]} goes on with the sync of `{row.name}`")
+            await asyncio.sleep(_END_POLL_S)
+        await asyncio.to_thread(lambda: self._links.forget(link, actor=self._actor))
+        file = self.state_file(row)
+        for suffix in ("", "-wal", "-shm"):
+            file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+def local_root(text: str) -> str:
+    """The folder a person names, as links keep it: absolute, without links in its path.
+
+    Raises:
+        UsageError: There is no folder there.
+    """
+    root = os.path.realpath(text)
+    if not FilePath(root).is_dir():
+        raise UsageError(f"{text} is no folder on this machine", hint="name a folder that is there")
+    return root
+
+
+def halted(name: str, status: Status) -> Conflict:
+    """The error for a link that does nothing until a person decides."""
+    return Conflict(
+        f"the sync of `{name}` is halted: {status.words}",
+        hint=f"look at both sides; then `sbx sync resume {name}` compares them anew and deletes nothing",
+        details={"halts": list(status.halts)},
+    )

@@ -1,0 +1,203 @@
+"""Steps of a plan as operations on the sandbox's folder, in batches of bounded size."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sbxguest.tree import Op as WireOp
+from sbxguest.tree import OpKind, Result, Source, State
+from sbxguest.tree.frames import INLINE_BYTES, PACKED_BYTES
+from sbxtui.core.errors import Conflict
+from sbxtui.guest.tree import GuestTree, Step
+from sbxtui.services.sync.folder import Folder
+from sbxtui.services.sync.model import Change, Op, Path
+from sbxtui.services.sync.picture import state_of
+
+# A batch takes effect at its end, and one that is cut is sent again.
+_BATCH_OPS = 2_000
+_BATCH_BYTES = 16 * 1024 * 1024
+_CONTENT_MISSING = "content_missing"
+# A file that was changed after it was looked at: the next look finds it.
+CHANGED_MEANWHILE = "changed_meanwhile"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What became of a step: the change, and the result; None if it was not even tried, because its file changed."""
+
+    change: Change
+    result: Result | None
+
+
+class Upload:
+    """Carries changes over to the sandbox.
+
+    Args:
+        folder: Where contents come from.
+        guest: Where they go.
+        on_bytes: Called with how many bytes of content went out.
+    """
+
+    def __init__(self, folder: Folder, guest: GuestTree, on_bytes: Callable[[int], None] = lambda count: None) -> None:
+        self._folder = folder
+        self._guest = guest
+        self._on_bytes = on_bytes
+
+    async def batches(
+        self, changes: Sequence[Change], local: Mapping[Path, State], there: Mapping[Path, State]
+    ) -> AsyncIterator[list[Made]]:
+        """Make changes in their order; yields after each batch what became of its steps.
+
+        Args:
+            changes: Of the sandbox's side.
+            local: What stands here, with stamps.
+            there: What stands in the sandbox, with stamps: only while that is so, anything is changed.
+
+        Raises:
+            SbxError: The sandbox does not answer, or is another one. What was yielded is done; the rest may be.
+        """
+        moved = _contents_that_go(changes)
+        for batch in in_batches(changes, local):
+            yield await self._make(batch, local, there, moved)
+
+    async def _make(
+        self,
+        batch: Sequence[Change],
+        local: Mapping[Path, State],
+        there: Mapping[Path, State],
+        moved: Mapping[bytes, Path],
+    ) -> list[Made]:
+        made = await self._send(batch, local, there, moved)
+        missing = [one.change for one in made if one.result is not None and one.result.code == _CONTENT_MISSING]
+        if not missing:
+            return made
+        again = {one.change.path: one for one in await self._send(missing, local, there, {})}
+        return [again.get(one.change.path, one) if one.change in missing else one for one in made]
+
+    async def _send(
+        self,
+        batch: Sequence[Change],
+        local: Mapping[Path, State],
+        there: Mapping[Path, State],
+        moved: Mapping[bytes, Path],
+    ) -> list[Made]:
+        steps: list[Change] = []
+        skipped: list[Change] = []
+
+        async def each() -> AsyncIterator[Step]:
+            # A batch that is sent again after a cut begins anew.
+            steps.clear()
+            skipped.clear()
+            for change in batch:
+                step = await self._step(change, local, there, moved)
+                if step is None:
+                    skipped.append(change)
+                else:
+                    steps.append(change)
+                    yield step
+
+        results = {one.seq: one for one in await self._guest.batch(secrets.token_hex(16), each())}
+        done = [Made(change, results.get(number)) for number, change in enumerate(steps)]
+        return done + [Made(change, None) for change in skipped]
+
+    async def _step(
+        self,
+        change: Change,
+        local: Mapping[Path, State],
+        there: Mapping[Path, State],
+        moved: Mapping[bytes, Path],
+    ) -> Step | None:
+        """An operation with its content; None if the file is another one by now."""
+        here = local.get(change.path)
+        size_bytes = here.stamp.size_bytes if here is not None and here.stamp is not None else 0
+        source = _source(change, size_bytes, moved)
+        op = wire_op(change, there, size_bytes=size_bytes, source=source, known_path=_known_path(change, moved))
+        if change.op is not Op.PUT or source is Source.KNOWN:
+            return Step(op)
+        if source is Source.BLOB:
+            return Step(op) if await self._upload(change, size_bytes) else None
+        if size_bytes > PACKED_BYTES:
+            return Step(op, self._counted(self._folder.pieces(change.path, size_bytes)))
+        content = self._folder.read_small(change.path, size_bytes)
+        if content is None or change.entry is None or hashlib.sha256(content).digest() != change.entry.content:
+            return None
+        self._on_bytes(size_bytes)
+        return Step(op, content)
+
+    async def _upload(self, change: Change, size_bytes: int) -> bool:
+        """Send a large content ahead; what arrived before a cut is not sent again. False if it changed meanwhile."""
+        assert change.entry is not None, "a put has an entry"
+        digest = change.entry.content
+        have = await self._guest.blob(digest)
+        if have.is_complete:
+            return True
+        pieces = self._counted(self._folder.pieces(change.path, size_bytes, start=have.offset))
+        try:
+            have = await self._guest.upload_blob(digest, pieces, offset=have.offset, size_bytes=size_bytes)
+        except Conflict as exc:
+            if exc.details.get("guest_code") in ("boot_changed", "root_changed"):
+                raise
+            return False
+        return have.is_complete
+
+    async def _counted(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for piece in pieces:
+            self._on_bytes(len(piece))
+            yield piece
+
+
+def wire_op(
+    change: Change,
+    there: Mapping[Path, State],
+    *,
+    size_bytes: int = 0,
+    source: Source = Source.INLINE,
+    known_path: Path = b"",
+) -> WireOp:
+    """A change as an operation. `there` is what stands on its side: with the stamp, the other end need not read it."""
+    seen = there.get(change.path)
+    expect = None
+    if change.expect is not None:
+        expect = seen if seen is not None and seen.is_same(state_of(change.expect)) else state_of(change.expect)
+    goal = None if change.entry is None else state_of(change.entry)
+    return WireOp(OpKind(change.op.value), change.path, goal, expect, size_bytes, source, known_path)
+
+
+def _source(change: Change, size_bytes: int, moved: Mapping[bytes, Path]) -> Source:
+    if change.op is not Op.PUT or change.entry is None:
+        return Source.INLINE
+    if change.entry.content in moved:
+        return Source.KNOWN
+    return Source.BLOB if size_bytes > INLINE_BYTES else Source.INLINE
+
+
+def _known_path(change: Change, moved: Mapping[bytes, Path]) -> Path:
+    return moved.get(change.entry.content, b"") if change.op is Op.PUT and change.entry is not None else b""
+
+
+def _contents_that_go(changes: Iterable[Change]) -> dict[bytes, Path]:
+    """Contents of files that are deleted: a file of another name with the same one was moved, and need not be sent."""
+    return {
+        change.expect.content: change.path
+        for change in changes
+        if change.op is Op.DELETE and change.expect is not None and change.expect.kind == "file"
+    }
+
+
+def in_batches(changes: Sequence[Change], source: Mapping[Path, State]) -> Iterator[list[Change]]:
+    """Changes in their order, in lots that are worth a request each; `source` is where contents come from."""
+    held: list[Change] = []
+    held_bytes = 0
+    for change in changes:
+        seen = source.get(change.path)
+        size_bytes = seen.stamp.size_bytes if change.op is Op.PUT and seen is not None and seen.stamp is not None else 0
+        if held and (len(held) >= _BATCH_OPS or held_bytes + size_bytes > _BATCH_BYTES):
+            yield held
+            held, held_bytes = [], 0
+        held.append(change)
+        held_bytes += size_bytes
+    if held:
+        yield held

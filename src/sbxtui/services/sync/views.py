@@ -1,0 +1,107 @@
+"""Paths of a sync as people and scripts see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sbxguest.tree import Kind, State
+from sbxtui.core.text import harmless_line, short_size
+from sbxtui.services.sync.model import Change, Op, Path
+from sbxtui.services.sync.review import may_run
+from sbxtui.services.sync.status import shown
+from sbxtui.store.ancestors import Dispute
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictView:
+    """A path both sides changed. `path` are its bytes."""
+
+    path: bytes
+    local: State | None
+    guest: State | None
+
+    @classmethod
+    def of(cls, dispute: Dispute) -> ConflictView:
+        """Of what is kept."""
+        return cls(dispute.path, dispute.local, dispute.guest)
+
+    @property
+    def path_text(self) -> str:
+        """The path on one line."""
+        return harmless_line(shown(self.path), limit=4096)
+
+    @property
+    def local_words(self) -> str:
+        """What this machine has."""
+        return words_of(self.local)
+
+    @property
+    def guest_words(self) -> str:
+        """What the sandbox has."""
+        return words_of(self.guest)
+
+    def as_json(self) -> dict[str, object]:
+        """As scripts see it."""
+        return {"path": shown(self.path), "local": state_json(self.local), "guest": state_json(self.guest)}
+
+
+_WORDS = {Op.MKDIR: "folder", Op.CHMOD: "mode", Op.DELETE: "deleted", Op.RMDIR: "no folder"}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeView:
+    """A change somebody would make. `may_run`: of a file this machine may run without being asked."""
+
+    path: Path
+    word: str
+    size_bytes: int
+    may_run: bool
+
+    @classmethod
+    def of(cls, change: Change, source: Mapping[Path, State]) -> ChangeView:
+        """Of a step, and what stands where its content comes from."""
+        word = _WORDS.get(change.op) or ("new" if change.expect is None else "edited")
+        seen = source.get(change.path)
+        size_bytes = seen.stamp.size_bytes if change.op is Op.PUT and seen is not None and seen.stamp is not None else 0
+        return cls(change.path, word, size_bytes, change.entry is not None and may_run(change.path))
+
+    @property
+    def path_text(self) -> str:
+        """The path on one line."""
+        return harmless_line(shown(self.path), limit=4096)
+
+    @property
+    def size_words(self) -> str:
+        """How large its content is, if it has one."""
+        return f"  ({short_size(self.size_bytes)})" if self.size_bytes else ""
+
+    def as_json(self) -> dict[str, object]:
+        """As scripts see it."""
+        return {"path": shown(self.path), "change": self.word, "size_bytes": self.size_bytes, "may_run": self.may_run}
+
+
+def words_of(state: State | None) -> str:
+    """What stands somewhere, in a word or two."""
+    if state is None:
+        return "nothing"
+    if state.kind is Kind.DIR:
+        return "folder"
+    if state.kind is Kind.LINK:
+        return "link"
+    size = f", {short_size(state.stamp.size_bytes)}" if state.stamp is not None else ""
+    return f"{'program' if state.is_executable else 'file'}{size}"
+
+
+def state_json(state: State | None) -> dict[str, object] | None:
+    """What stands somewhere, for scripts."""
+    if state is None:
+        return None
+    is_file = state.kind is Kind.FILE
+    return {
+        "kind": state.kind.value,
+        "sha256": state.content.hex() if is_file else None,
+        "target": shown(state.content) if state.kind is Kind.LINK else None,
+        "executable": state.is_executable,
+        "size_bytes": state.stamp.size_bytes if is_file and state.stamp is not None else None,
+    }

@@ -1,0 +1,237 @@
+"""A link that is acted on: saves arrive by themselves, whatever breaks in between."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from sbxtui.core.errors import Conflict, GuestUnreachable
+from sbxtui.services.sync.link import LiveLink
+from sbxtui.services.sync.status import LinkState, Status
+from tests.services.sync.pairs import TwoFolders, two_folders
+
+DEADLINE_S = 60
+
+
+class Running:
+    """A link that runs, and waits for what it says."""
+
+    def __init__(self, two: TwoFolders) -> None:
+        self.two = two
+        self._bell = asyncio.Event()
+        self.link = LiveLink(two.pair, self._said)
+        self.seen: list[tuple[LinkState, str]] = []
+
+    @property
+    def status(self) -> Status:
+        return self.link.status
+
+    def _said(self, status: Status) -> None:
+        if not self.seen or self.seen[-1] != (status.state, status.words):
+            self.seen.append((status.state, status.words))
+        self._bell.set()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so; looked at whenever the link says something, and now and then."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not is_so():
+                self._bell.clear()
+                try:
+                    async with asyncio.timeout(0.05):
+                        await self._bell.wait()
+                except TimeoutError:
+                    continue
+
+    async def until_equal(self) -> None:
+        await self.until(lambda: tree(self.two.here) == tree(self.two.there))
+
+    async def until_state(self, state: LinkState) -> None:
+        await self.until(lambda: self.status.state is state)
+
+
+def tree(root: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in sorted(root.rglob("*")):
+        if ".git" in path.parts:
+            continue
+        if path.is_symlink():
+            found[str(path.relative_to(root))] = f"-> {path.readlink()}"
+        elif path.is_file():
+            try:
+                found[str(path.relative_to(root))] = path.read_text(errors="surrogateescape")
+            except FileNotFoundError:
+                continue
+        else:
+            found[str(path.relative_to(root))] = "dir"
+    return found
+
+
+@asynccontextmanager
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    with two_folders(tmp_path) as two:
+        live = Running(two)
+        task = asyncio.create_task(live.link.run())
+        try:
+            yield live
+            live.link.stop()
+            async with asyncio.timeout(DEADLINE_S):
+                await task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_saves_arrive_by_themselves_and_temporary_names_of_editors_never_do(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        await live.until_state(LinkState.WATCHING)
+        here = live.two.here
+        (here / "f").write_text("1")
+        await live.until_equal()
+        with (here / "f").open("a") as file:
+            file.write("2")
+        await live.until_equal()
+        (here / "4913").write_text("probe")
+        (here / ".f.swp").write_text("swap")
+        (here / "f___jb_tmp___").write_text("3")
+        (here / "f").rename(here / "f~")
+        (here / "f___jb_tmp___").rename(here / "f")
+        await live.until(lambda: live.two.both("f") == ("3", "3"))
+        assert sorted(os.listdir(live.two.there)) == ["f"]
+
+
+async def test_files_born_in_new_folders_are_not_missed(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        await live.until_state(LinkState.WATCHING)
+        for number in range(60):
+            folder = live.two.here / str(number) / "b" / "c" / "d"
+            folder.mkdir(parents=True)
+            (folder / "f").write_text(str(number))
+        await live.until_equal()
+
+
+async def test_a_switch_of_branches_is_carried_over_as_a_whole(tmp_path: Path) -> None:
+    with two_folders(tmp_path):
+        pass
+    here = tmp_path / "h" / "here"
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-C", str(here)]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
+
+    def run(*words: str) -> None:
+        subprocess.run([*git, *words], check=True, env=env, timeout=60, capture_output=True)
+
+    run("init", "-q", "-b", "one")
+    for number in range(100):
+        (here / "src" / f"m{number % 7}").mkdir(parents=True, exist_ok=True)
+        (here / "src" / f"m{number % 7}" / f"f{number}").write_text(f"one {number}")
+    run("add", ".")
+    run("commit", "-q", "-m", "one")
+    run("checkout", "-q", "-b", "two")
+    run("rm", "-q", "-r", "src/m3")
+    for number in range(100):
+        (here / "lib" / f"p{number % 9}").mkdir(parents=True, exist_ok=True)
+        (here / "lib" / f"p{number % 9}" / f"f{number}").write_text(f"two {number}")
+    run("add", ".")
+    run("commit", "-q", "-m", "two")
+    async with running(tmp_path) as live:
+        await live.until_state(LinkState.WATCHING)
+        for branch in ("one", "two", "one", "two"):
+            await asyncio.to_thread(run, "checkout", "-q", branch)
+            await live.until_equal()
+        assert not (live.two.there / ".git").exists()
+
+
+async def test_an_outage_is_waited_for_and_what_happened_meanwhile_is_found(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        (live.two.here / "before").write_text("1")
+        await live.until_equal()
+
+        def cut(point: str) -> None:
+            raise GuestUnreachable("no answer")
+
+        live.two.guest.fault = cut
+        (live.two.here / "during").write_text("2")
+        (live.two.here / "before").unlink()
+        await live.until_state(LinkState.OFFLINE)
+        live.two.guest.fault = lambda point: None
+        await live.until_equal()
+
+
+async def test_a_suspended_sandbox_is_waited_for_and_one_started_anew_halts(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        (live.two.here / "f").write_text("1")
+        await live.until_equal()
+
+        def suspended(point: str) -> None:
+            raise Conflict("it is suspended")
+
+        live.two.guest.fault = suspended
+        (live.two.here / "g").write_text("2")
+        await live.until_state(LinkState.OFFLINE)
+        live.two.guest.epoch = "boot-2"
+        live.two.guest.fault = lambda point: None
+        await live.until_state(LinkState.HALTED)
+        assert live.status.halts == ("guest_root_replaced",)
+        assert live.two.both("g") == ("2", None)
+        await live.two.pair.start_anew()
+        live.link.compare_again()
+        await live.until_equal()
+
+
+async def test_a_folder_moved_away_with_another_in_its_place_halts(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        for name in ("a", "b", "c"):
+            (live.two.here / name).write_text("x")
+        await live.until_equal()
+        live.two.here.rename(live.two.here.with_name("elsewhere"))
+        live.two.here.mkdir()
+        live.link.hint({b""})
+        await live.until_state(LinkState.HALTED)
+    assert sorted(os.listdir(tmp_path / "t" / "there")) == ["a", "b", "c"]
+
+
+async def test_a_paused_link_carries_nothing_over_and_then_everything(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        await live.until_state(LinkState.WATCHING)
+        live.link.pause(True)
+        await live.until_state(LinkState.PAUSED)
+        (live.two.here / "f").write_text("1")
+        await asyncio.sleep(0)
+        assert live.two.both("f") == ("1", None)
+        live.link.pause(False)
+        await live.until_equal()
+
+
+async def test_a_file_that_is_written_all_the_time_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        await live.until_state(LinkState.WATCHING)
+        is_over = asyncio.Event()
+
+        async def write() -> None:
+            with (live.two.here / "log").open("ab", 0) as log:
+                while not is_over.is_set():
+                    log.write(b"line\n")
+                    await asyncio.sleep(0.005)
+
+        writing = asyncio.create_task(write())
+        for number in range(5):
+            (live.two.here / f"f{number}").write_text("x")
+            await live.until(lambda name=f"f{number}": live.two.both(name) == ("x", "x"))  # type: ignore[misc]
+        await live.until(lambda: bool(live.two.both("log")[1]))
+        is_over.set()
+        await writing
+        await live.until_equal()
+
+
+async def test_a_full_disk_is_told_and_passes(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        await live.until_state(LinkState.WATCHING)
+        (live.two.there / "d").mkdir()
+        (live.two.there / "d" / "x").write_text("theirs")
+        (live.two.here / "d").mkdir()
+        (live.two.here / "d" / "y").write_text("mine")
+        await live.until(lambda: live.two.both("d/y") == ("mine", "mine"))
+        assert live.two.both("d/x") == (None, "theirs")

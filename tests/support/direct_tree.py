@@ -1,0 +1,151 @@
+"""A sandbox's folder as the guest serves it, with the guest's own parts but without a process and HTTP between.
+
+For tests of thousands of steps. What real guests do beyond this is tested on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+
+from sbxguest.tree import Outcome, Result
+from sbxguest.tree.apply import Applier
+from sbxguest.tree.batch import Batch
+from sbxguest.tree.blobs import Blobs
+from sbxguest.tree.contents import open_file
+from sbxguest.tree.frames import INLINE_BYTES
+from sbxguest.tree.root import Root, file_state, split
+from sbxguest.tree.scan import ScanOptions, scan
+from sbxguest.tree.stage import Stage, stage_paths
+from sbxguest.tree.trash import Trash
+from sbxtui.core.errors import FileMissing
+from sbxtui.guest.tree import GuestTree, Manifest, Step, Wanted, _batch_body
+from sbxtui.guest.treewire import BlobState, TreeHello
+
+
+def _no_fault(point: str) -> None:
+    return
+
+
+class DirectTree(GuestTree):
+    """A folder of this machine in the place of a sandbox's. Close it.
+
+    Args:
+        path: The folder.
+        fault: Called with a word at each point at which a connection may break; raises to break it.
+
+    Attributes:
+        epoch: What it says of its boot.
+        sent: Paths whose content came over, in order.
+    """
+
+    def __init__(self, path: str, fault: Callable[[str], None] = _no_fault) -> None:
+        self.path = path
+        self.fault = fault
+        self.epoch = "boot-1"
+        self.guest_id = "guest-1"
+        self.sent: list[bytes] = []
+        self.is_answering = True
+        self._open()
+
+    def _open(self) -> None:
+        self.root = Root(self.path)
+        self._stage = Stage(self.root, stage_paths(self.root))
+        self.trash = Trash(self._stage)
+        self._applier = Applier(self.root, self._stage, self.trash)
+        self._blobs = Blobs(self._stage, self.trash.make_room)
+
+    def close(self) -> None:
+        """Close it."""
+        self._applier.forget()
+        self._stage.close()
+        self.root.close()
+
+    async def hello(self) -> TreeHello:
+        """What the folder is now."""
+        self.fault("hello")
+        if not self.root.is_in_place:
+            if not os.path.isdir(self.path):
+                raise FileMissing(f"{self.path} is not there")
+            self.close()
+            self._open()
+        return TreeHello(self.guest_id, self.epoch, self.root.identity, True, 2**40, None, INLINE_BYTES, "scan", ())
+
+    async def scan(
+        self, paths: Sequence[bytes] = (b"",), *, has_digests: bool = True, is_deep: bool = True
+    ) -> Manifest:
+        """What stands there."""
+        self.fault("scan")
+        options = ScanOptions(has_digests=has_digests, is_deep=is_deep)
+        return Manifest(tuple(scan(self.root, paths, options)), "")
+
+    async def batch(self, batch_id: str, steps: Iterable[Step] | AsyncIterable[Step]) -> list[Result]:
+        """Make operations in order."""
+        batch = Batch(self._applier, self._blobs, batch_id)
+        results: list[Result] = []
+        try:
+            async for piece in _batch_body(self._seen_on_the_way(steps)):
+                self.fault("sending")
+                batch.write([piece])
+            for result in batch.results():
+                results.append(result)
+                self.fault("making")
+            self.fault("answering")
+        finally:
+            batch.close()
+        return results
+
+    async def _seen_on_the_way(self, steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncGenerator[Step, None]:
+        if isinstance(steps, AsyncIterable):
+            async for step in steps:
+                self._note(step)
+                yield step
+        else:
+            for step in steps:
+                self._note(step)
+                yield step
+
+    def _note(self, step: Step) -> None:
+        if step.content:
+            self.sent.append(step.op.path)
+
+    async def blob(self, digest: bytes) -> BlobState:
+        """How much of a large content is here."""
+        return BlobState(*self._blobs.state(digest))
+
+    async def upload_blob(
+        self, digest: bytes, chunks: AsyncIterable[bytes], *, offset: int, size_bytes: int
+    ) -> BlobState:
+        """Take in a large content."""
+        writer = self._blobs.open(digest, offset=offset, size_bytes=size_bytes)
+        try:
+            async for chunk in chunks:
+                writer.write([chunk])
+                self.fault("sending")
+        finally:
+            state = self._blobs.close(writer)
+        return BlobState(*state)
+
+    async def read(self, files: Sequence[Wanted]) -> AsyncGenerator[bytes | Result, None]:
+        """The contents of files."""
+        for seq, wanted in enumerate(files):
+            self.fault("reading")
+            folder, name = split(wanted.path)
+            try:
+                folder_fd = self.root.open_folder(folder)
+                try:
+                    fd, found = open_file(name, folder_fd)
+                finally:
+                    os.close(folder_fd)
+            except OSError:
+                yield Result(seq, Outcome.FAILED, None, "file_not_found")
+                continue
+            digest = hashlib.sha256()
+            while piece := os.read(fd, 2**20):
+                digest.update(piece)
+                yield piece
+                await asyncio.sleep(0)
+            os.close(fd)
+            yield Result(seq, Outcome.DONE, file_state(found, digest.digest()))
