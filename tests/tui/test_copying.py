@@ -137,7 +137,7 @@ async def test_a_pinned_tab_stays_in_view_below_and_takes_its_turn(tmp_path: Pat
         assert [tab.id for tab in pane.shown_tabs()] == ["run", "overview"]
         await driver.until(lambda: pane.tab("run").region.bottom <= pane.tab("overview").region.y)
         assert "pinned: Overview" in driver.text()
-        await driver.press("tab", "tab")
+        await driver.press("tab", "tab", "tab")
         assert driver.main.focused is pane.tab("overview").first_inside()
         await driver.press("tab")
         assert driver.is_in_list()

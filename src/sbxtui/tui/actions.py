@@ -127,7 +127,6 @@ ACTIONS: tuple[Action, ...] = (
     Action("row_last", "G,end", "last", scope=ROWS),
     Action("row_page_down", "pagedown,ctrl+d", "page down", scope=ROWS),
     Action("row_page_up", "pageup,ctrl+u", "page up", scope=ROWS),
-    Action("row_open", "enter", "open", scope=ROWS),
     # While the filter is typed.
     Action("filter_keep", "enter", "keep it", "", "Back to the list; the filter stays.", 1, FILTER, is_native=True),
     # Everywhere.

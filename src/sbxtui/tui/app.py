@@ -111,6 +111,11 @@ class Dashboard(App[None]):
             for widget in (screen, *screen.walk_children()):
                 widget.refresh()
 
+    @property
+    def can_suspend(self) -> bool:
+        """Whether the terminal belongs to a shell that the program can be given back to."""
+        return self._driver is not None and self._driver.can_suspend
+
     def action_hint_quit(self) -> None:
         self.notify("q quits", markup=False)
 

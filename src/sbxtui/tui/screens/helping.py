@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from textual import work
-from textual.app import SuspendNotSupported
 from textual.binding import BindingsMap
 
 from sbxtui.core.errors import SbxError
@@ -21,6 +21,9 @@ from sbxtui.tui.screens.choose import ChooseScreen
 from sbxtui.tui.screens.doing import Doing
 from sbxtui.tui.widgets.bars import context_words
 from sbxtui.tui.words import shown_name, why_text
+
+if TYPE_CHECKING:
+    from sbxtui.tui.app import Dashboard
 
 
 class Helping(Doing):
@@ -95,9 +98,9 @@ class Helping(Doing):
 
     def do_suspend(self) -> None:
         """Stop the whole program until the shell brings it back; the terminal is given back meanwhile."""
-        try:
+        if cast("Dashboard", self.app).can_suspend:
             self.app.action_suspend_process()
-        except SuspendNotSupported:
+        else:
             self.tell("this terminal cannot suspend programs", "warning")
 
     def do_context(self) -> None:

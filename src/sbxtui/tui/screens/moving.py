@@ -150,13 +150,11 @@ class Moving(Helping):
         raise NotImplementedError
 
     def _step_pane(self, by: int) -> None:
-        detail = self.query_one(DetailPane)
         stops: list[tuple[str, Widget]] = [("fleet", self.query_one(FleetTable))]
-        stops += [("detail", tab.first_inside()) for tab in detail.shown_tabs()]
+        for tab in self.query_one(DetailPane).shown_tabs():
+            stops += [("detail", stop) for stop in tab.stops() if stop.can_focus and not stop.disabled]
         near = set(self.focused.ancestors_with_self) if self.focused is not None else set()
-        at = 0
-        for place, tab in enumerate(detail.shown_tabs(), start=1):
-            at = place if tab in near else at
+        at = next((place for place, (_, stop) in enumerate(stops) if stop in near), 0)
         self._to_front(*stops[(at + by) % len(stops)])
 
     def _to_tab(self, tab_id: str) -> None:

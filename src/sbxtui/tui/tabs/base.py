@@ -77,6 +77,10 @@ class Tab(Vertical):
         """What gets the focus when the tab does."""
         return self
 
+    def stops(self) -> list[Widget]:
+        """Where the next-pane key stops in this tab, in order; what takes no focus now is passed over."""
+        return [self.first_inside()]
+
     def title(self) -> str:
         """What the border says when this tab is pinned, besides its name; harmless."""
         return ""

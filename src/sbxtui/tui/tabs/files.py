@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.widget import Widget
 from textual.widgets import Static
 
 from sbxtui.core.model import Sandbox, SandboxState
@@ -86,6 +87,11 @@ class FilesTab(FileWork):
         """The tree, or the file that stands in its place."""
         view = self.query_one(FileView)
         return view if self.has_class("-viewing") and not self.has_class("-beside") else self.query_one(RowList)
+
+    def stops(self) -> list[Widget]:
+        """The tree, and the file beside it; where only one is shown, that one."""
+        shown = [self.query_one("#tree", RowList), self.query_one(FileView)]
+        return list(shown) if self.has_class("-viewing") and self.has_class("-beside") else [self.first_inside()]
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width >= 90, "-beside")

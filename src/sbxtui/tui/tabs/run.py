@@ -9,6 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from sbxtui.core.model import Sandbox, SandboxState
@@ -108,6 +109,10 @@ class RunTab(Tab):
     def first_inside(self) -> LineInput:
         """The line."""
         return self.query_one(LineInput)
+
+    def stops(self) -> list[Widget]:
+        """The line, then the output."""
+        return [self.query_one(LineInput), self.query_one(OutputView)]
 
     def tick(self) -> None:
         """What runs runs longer."""

@@ -88,9 +88,6 @@ class FileView(ScrollView, can_focus=True):
         """The end of what is shown."""
         self._go(len(self.preview.texts))
 
-    def do_row_open(self) -> None:
-        """There is nothing in a line to open."""
-
     def do_file_left(self) -> None:
         """Sideways."""
         self.scroll_to(x=max(0, self.scroll_offset.x - _SIDEWAYS_CELLS), animate=False, force=True)

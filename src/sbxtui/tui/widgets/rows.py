@@ -27,7 +27,7 @@ class Row:
 
 
 class RowList(StyledView, can_focus=True):
-    """Shows rows. Posts `Moved` when the cursor is on another row, `Opened` for enter or a second click.
+    """Shows rows. Posts `Moved` when the cursor is on another row, `Opened` for a second click.
 
     Args:
         scopes: Scopes of actions that work here, nearest first; moving about is always among them.
@@ -150,11 +150,6 @@ class RowList(StyledView, can_focus=True):
     def do_row_page_up(self) -> None:
         """A page back."""
         self.move_to(self.cursor - max(1, self.size.height - 1))
-
-    def do_row_open(self) -> None:
-        """What is under the cursor."""
-        if self.rows:
-            self.post_message(self.Opened(self))
 
     def _follow_cursor(self) -> None:
         top, height = self.scroll_offset.y, self.size.height
