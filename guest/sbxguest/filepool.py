@@ -24,7 +24,14 @@ T = TypeVar("T")
 
 _THREADS = 8
 _BATCH_BYTES = 1024 * 1024
-_TREE_STATUS = {"disk_full": 507, "file_not_found": 404, "not_a_directory": 409, "access_denied": 403, "too_large": 413}
+_TREE_STATUS = {
+    "disk_full": 507,
+    "file_not_found": 404,
+    "not_a_directory": 409,
+    "access_denied": 403,
+    "too_large": 413,
+    **dict.fromkeys(("root_changed", "conflict", "bad_offset", "superseded", "wrong_content"), 409),
+}
 
 _pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="files")
 _slots = asyncio.Semaphore(_THREADS)

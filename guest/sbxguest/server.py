@@ -25,6 +25,7 @@ from sbxguest import (
     legacy,
     shellroutes,
     stats,
+    treeroutes,
     wire,
 )
 from sbxguest.app import Route
@@ -82,7 +83,15 @@ async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets:
 
 
 def _app_routes() -> tuple[Route, ...]:
-    return (*hello.ROUTES, *jobroutes.ROUTES, *shellroutes.ROUTES, *files.ROUTES, *stats.ROUTES, *legacy.ROUTES)
+    return (
+        *hello.ROUTES,
+        *jobroutes.ROUTES,
+        *shellroutes.ROUTES,
+        *files.ROUTES,
+        *treeroutes.ROUTES,
+        *stats.ROUTES,
+        *legacy.ROUTES,
+    )
 
 
 class _Server(uvicorn.Server):

@@ -26,7 +26,7 @@ from enum import IntEnum
 GENERATION = 2
 FEATURES = (
     *("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "jobs.attach", "jobs.limits", "shells"),
-    *("files", "files.tar", "metrics", "v1"),
+    *("files", "files.tar", "tree", "metrics", "v1"),
 )
 
 BOOT_HEADER = "x-sbx-boot"

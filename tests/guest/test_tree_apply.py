@@ -232,7 +232,7 @@ def test_a_cut_batch_does_nothing_and_may_come_again(side: TreeSide) -> None:
         batch.write([data[:cut]])
         with pytest.raises(BadRecord):
             next(batch.results())
-        batch.close()
+        batch.abort()
         assert os.listdir(side.folder) == [] and side.is_stage_empty()
     assert outcomes(side.send("cut", steps)) == [DONE] * 3
 
@@ -252,7 +252,7 @@ def test_a_batch_that_stopped_half_way_goes_on_from_there(side: TreeSide) -> Non
     results = batch.results()
     for _ in range(4):
         next(results)
-    batch.close()
+    batch.abort()
     (side.folder / "f1").write_bytes(b"theirs")
     assert outcomes(side.send("half", steps)) == [DONE] * 10
     assert (side.folder / "f1").read_bytes() == b"theirs" and len(os.listdir(side.folder)) == 10
@@ -284,7 +284,7 @@ def test_streams_that_make_no_sense_are_refused(side: TreeSide) -> None:
         with pytest.raises(kind):
             batch.write([data])
             list(batch.results())
-        batch.close()
+        batch.abort()
     assert os.listdir(side.folder) == []
 
 

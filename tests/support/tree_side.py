@@ -58,7 +58,7 @@ class TreeSide:
                 batch.write([data[start : start + chunk_bytes]])
             return list(batch.results())
         finally:
-            batch.close()
+            batch.abort()
 
     def trashed(self) -> dict[bytes, bytes]:
         """The contents of all files in the trash, by path; the newest of each."""

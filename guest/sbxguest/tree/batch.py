@@ -37,7 +37,7 @@ class _Pending:
 
 
 class Batch:
-    """One batch on one tree. Used from several threads one after another; `close` it.
+    """One batch on one tree. Used from several threads one after another; `abort` it, whatever it came to.
 
     Args:
         applier: Makes the operations.
@@ -57,6 +57,7 @@ class Batch:
         self._skip_bytes = 0
         self._size_bytes = 0
         self._is_whole = False
+        self._is_closed = False
 
     def write(self, chunks: Iterable[bytes]) -> None:
         """Take the next bytes of the stream.
@@ -76,14 +77,25 @@ class Batch:
                     case TreeFrame.END:
                         self._end(frame)
 
+    def check(self) -> None:
+        """Refuse a batch that is not whole.
+
+        Raises:
+            BadRecord: Its end has not come.
+        """
+        if not self._is_whole:
+            raise BadRecord("the batch was cut off")
+
     def results(self) -> Iterator[Result]:
         """Make the operations in order, and say what became of each.
 
         Raises:
             BadRecord: The end of the batch has not come: nothing was done. TreeError: The tree's root is gone.
         """
-        if not self._is_whole:
-            raise BadRecord("the batch was cut off")
+        self.check()
+        self._journal.load()
+        for seq, pending in enumerate(self._pending):
+            pending.done = self._journal.find(seq, pending.op)
         uses = Counter(_blob_of(pending) for pending in self._pending)
         for seq, pending in enumerate(self._pending):
             if seq % _OPS_PER_LOOK == 0:
@@ -102,8 +114,15 @@ class Batch:
             self._journal.add(pending.op, result)
         return result
 
-    def close(self) -> None:
-        """Forget what was not made."""
+    def path_of(self, seq: int) -> bytes:
+        """Where an operation is made."""
+        return self._pending[seq].op.path
+
+    def abort(self) -> None:
+        """Forget what was not made, and let go. Safe to repeat."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._incoming is not None:
             self._incoming.abort()
             self._incoming = None

@@ -53,7 +53,7 @@ class Blobs:
         with self._lock:
             before = self._writers.get(digest)
             if before is not None:
-                before.close()
+                before.abort()
             here, is_complete = self.state(digest)
             if is_complete or offset != here or not here <= size_bytes:
                 raise TreeError("bad_offset", f"of this content, {here} bytes are here, not {offset}")
@@ -69,7 +69,7 @@ class Blobs:
             TreeError: All of it is here, and it is something else (`wrong_content`); it is gone then.
         """
         with self._lock:
-            writer.close()
+            writer.abort()
             if writer.is_whole and self._writers.get(writer.digest) is writer:
                 del self._writers[writer.digest]
                 part = writer.digest.hex() + _PART
@@ -164,8 +164,8 @@ class BlobWriter:
                 self._hash.update(chunk)
                 self.here_bytes += len(chunk)
 
-    def close(self) -> None:
-        """Take no more. Safe to repeat."""
+    def abort(self) -> None:
+        """Take no more, and keep what is here. Safe to repeat."""
         with self._lock:
             if self._fd >= 0:
                 os.close(self._fd)

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from sbxguest.tree.report import TreeError
+
 # Hardware does it three times as fast as any hash of the standard library that is newer; the file endpoints use it too.
 DIGEST_NAME = "sha256"
 DIGEST_BYTES = 32
@@ -25,8 +27,11 @@ _LENGTH = struct.Struct(">H")
 _EXECUTABLE, _HAS_STAMP, _RACY = 1, 2, 4
 
 
-class BadRecord(ValueError):
+class BadRecord(TreeError):
     """Bytes of the other end that are no record, or name what no tree can hold."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("bad_stream", message)
 
 
 class Kind(StrEnum):

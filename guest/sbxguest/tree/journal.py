@@ -27,7 +27,13 @@ class BatchJournal:
 
     def __init__(self, stage: Stage, batch_id: str) -> None:
         self._fd = os.open(batch_id, _APPEND_FLAGS, 0o600, dir_fd=stage.batches_fd)
-        with os.fdopen(os.open(batch_id, READ_FLAGS, dir_fd=stage.batches_fd), "rb") as file:
+        self._stage = stage
+        self._id = batch_id
+        self.load()
+
+    def load(self) -> None:
+        """Read what is there by now: the same batch may have been made by another request meanwhile."""
+        with os.fdopen(os.open(self._id, READ_FLAGS, dir_fd=self._stage.batches_fd), "rb") as file:
             self._known = _decoded(file.read())
 
     def find(self, seq: int, op: Op) -> Result | None:

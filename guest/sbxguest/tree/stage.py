@@ -24,11 +24,18 @@ _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 _NAMES = ("incoming", "blobs", "trash", "batches")
 
 
-def stage_paths(root: Root) -> tuple[str, str]:
-    """Where a stage may be: beside the tree, else, where that is another mount or not ours, in it."""
-    folder, name = os.path.split(root.path)
+def stage_paths(root: Root, *, outside: str = "") -> tuple[str, ...]:
+    """Where a stage may be: beside the tree, else, where that is another mount or not ours, in it.
+
+    Args:
+        root: Of the tree.
+        outside: A folder beside which it is to be, if the tree is in that: what is in there is shown to people.
+    """
     mark = f"{STAGE_PREFIX}{zlib.crc32(os.fsencode(root.path)):08x}"
-    return os.path.join(folder, f"{mark}-{name}"[:120] if name else mark), os.path.join(root.path, mark)
+    folders = [os.path.dirname(root.path), root.path]
+    if outside and root.path.startswith(outside.rstrip("/") + "/"):
+        folders.insert(0, os.path.dirname(outside.rstrip("/")))
+    return tuple(os.path.join(folder, mark) for folder in folders)
 
 
 class Stage:
@@ -83,6 +90,15 @@ class Stage:
     def batches_fd(self) -> int:
         """Of the folder for what became of batches."""
         return self._folders["batches"]
+
+    @property
+    def is_case_sensitive(self) -> bool:
+        """Whether names here differ by case."""
+        try:
+            os.stat(_NAMES[0].upper(), dir_fd=self.fd)
+        except FileNotFoundError:
+            return True
+        return False
 
     def new_name(self) -> str:
         """A name nothing has in `incoming`."""

@@ -89,7 +89,12 @@ class GuestTree:
         return self._seen
 
     async def scan(
-        self, paths: Sequence[bytes] = (b"",), *, has_digests: bool = True, is_deep: bool = True
+        self,
+        paths: Sequence[bytes] = (b"",),
+        *,
+        has_digests: bool = True,
+        is_deep: bool = True,
+        ignore: Mapping[bytes, Sequence[bytes]] | None = None,
     ) -> Manifest:
         """What stands at `paths` and, if `is_deep`, below; all of it or an error. An empty path is the whole folder.
 
@@ -99,8 +104,15 @@ class GuestTree:
             paths: Where to look.
             has_digests: Read every file; without, files have no content.
             is_deep: Look below folders, too.
+            ignore: By folder, the texts of ignore files that hold there, the weakest first; the guest reads none of its
+                own. What they leave out, `.git` always, is a note; its changes are not told either from then on.
         """
-        document = {"paths": [to_text(path) for path in paths], "digests": has_digests, "deep": is_deep}
+        document = {
+            "paths": [to_text(path) for path in paths],
+            "digests": has_digests,
+            "deep": is_deep,
+            "ignore": {to_text(folder): [to_text(text) for text in texts] for folder, texts in (ignore or {}).items()},
+        }
         reader = manifest_reader()
         records: list[Record] = []
         async with self._answer("POST", "scan", "listing the folder", json_body(document)) as answer:

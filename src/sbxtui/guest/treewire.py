@@ -30,7 +30,8 @@ class TreeHello:
         free_bytes: On its disk.
         free_inodes: Files that can still be made; None where the disk has no such limit.
         inline_bytes: Largest content that may travel in a batch; what is larger is uploaded as a blob.
-        feed: How changes are noticed: `fanotify`, `inotify`, or `scan` where they are looked for.
+        feed: How changes are noticed: `fanotify`, `inotify`, or `scan` where they are looked for; empty before the
+            first listing.
         codecs: What streams may be compressed with.
     """
 
