@@ -27,6 +27,7 @@ _TERM = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _TERM_DEFAULT = "xterm-256color"
 _SIZE_MAX = 10_000
 _LIMIT_RANGES = {"pids": (1, 4_194_304), "memory_mib": (4, 2**40), "cpus": (0.01, 4096)}
+_TOLD_LIMITS = {"SBX_MEMORY_MIB": "memory_mib", "SBX_VCPUS": "vcpus"}
 # Which sandbox one is in, for bash, dash and their like; what anybody sets, or a start-up file does, comes before it.
 _PROMPT = r"$SBX_SANDBOX:$PWD\$ "
 
@@ -193,6 +194,9 @@ def base_env(state: GuestState, name: str, home: str, *, job_id: str = "") -> di
     given = {key: value.replace("{job}", job_id) for key, value in state.settings.job_env.items()}
     # Hosts say it again with every job, for a sandbox may be renamed; others find at least what it began as.
     given["SBX_SANDBOX"] = state.identity.name or "sandbox"
+    # What the kernel tells is the host's in some sandboxes.
+    limits = state.settings.limits
+    given |= {name: str(limits[key]) for name, key in _TOLD_LIMITS.items() if key in limits}
     return {**env, **given, **state.launch_env}
 
 

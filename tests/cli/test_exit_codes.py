@@ -86,6 +86,26 @@ def test_a_reader_that_leaves_ends_the_line_quietly(sbx: Sbx, app: str) -> None:
     assert done.returncode == 128 + signal.SIGPIPE
 
 
+def test_another_isolation_than_this_home_gives_is_7_and_the_way_it_names_lasts(tmp_path: Path) -> None:
+    with sbx_home(tmp_path / "home") as own:
+        own.ok("create", "kept", "-m", "512")
+        given = own.ok("local", "status", "--json").json["runtime"]
+        refused = own("--json", "--isolation", "process", "create", "other", "-m", "512")
+        assert (refused.code, refused.error["code"]) == (7, "runtime_unavailable")
+        config = load(own.environment(), cwd=tmp_path).home.config_file
+        assert str(config) in refused.error["hint"]
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text('isolation = "process"\n')
+        own.ok("local", "stop")
+        # Whoever comes first asks for it, and what was made before is refused where it has to be just that.
+        assert own.ok("ls", "-q").out == "kept"
+        assert own.ok("local", "status", "--json").json["runtime"] == "process"
+        other = own("--json", "exec", "kept", "--", "true")
+        assert (other.code, f"`kept` has `{given}`" in other.error["message"]) == (125, True)
+        config.unlink()
+        assert own.ok("exec", "kept", "--", "true").code == 0
+
+
 def test_a_full_machine_is_8(tmp_path: Path) -> None:
     with sbx_home(tmp_path / "home") as small:
         home = load(small.environment(), cwd=tmp_path).home

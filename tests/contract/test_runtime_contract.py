@@ -75,6 +75,28 @@ async def test_jobs_have_a_home_of_their_own_where_there_is_isolation(place: Pla
     assert (ran.code, ran.out.split()) == (0, ["/home/sandbox", "sandbox"]), ran
 
 
+WATCHES_ITS_MEMORY = """
+import os, time
+def kib(name):
+    return next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith(name + ":"))
+print(kib("MemTotal"), os.environ["SBX_MEMORY_MIB"])
+before = kib("MemAvailable")
+held = b"x" * (64 << 20)
+while kib("MemAvailable") > before - 60_000:
+    time.sleep(0.05)
+open("/proc/meminfo", "w")
+"""
+
+
+async def test_a_sandbox_on_the_hosts_kernel_sees_its_own_memory_and_what_is_left_of_it(place: Place) -> None:
+    require_runtime("bubblewrap", place.images_dir)
+    spec = place.spec()
+    async with running(spec) as sandbox:
+        ran = await sandbox.run('python3 -c "$WATCHER"', env={"WATCHER": WATCHES_ITS_MEMORY})
+    assert ran.out.split() == [str(spec.memory_mib << 10), str(spec.memory_mib)]
+    assert "OSError" in ran.err or "PermissionError" in ran.err, ran.err
+
+
 async def test_the_environment_of_the_host_does_not_get_in(spec: SandboxSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-of-the-host")
     monkeypatch.setenv("EDITOR", "canary-of-the-host")

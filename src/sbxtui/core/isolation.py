@@ -7,6 +7,14 @@ from sbxtui.core.errors import RuntimeUnavailable, UsageError
 # Weakest first. The last is what the platform gives; the others are runtimes of the local cloud.
 TIERS = ("process", "bubblewrap", "gvisor", "firecracker")
 
+# How the words of each begin.
+_BY_WORDS = {
+    "process": "process",
+    "namespaces (bubblewrap)": "bubblewrap",
+    "gVisor": "gvisor",
+    "Firecracker": "firecracker",
+}
+
 
 def accepts(wish: str, tier: str) -> bool:
     """Whether a tier grants a wish: `gvisor` is exactly that one, `isolation>=gvisor` (or `>=gvisor`) at least that.
@@ -26,15 +34,27 @@ def accepts(wish: str, tier: str) -> bool:
     return tier in TIERS and TIERS.index(tier) >= TIERS.index(named)
 
 
-def require(wish: str, tier: str, *, hint: str) -> None:
+def require(wish: str, tier: str, *, hint: str, whose: str = "this") -> None:
     """Refuse a tier that does not grant the wish; an empty wish accepts all.
+
+    Args:
+        wish: As in `accepts`.
+        tier: What there is.
+        hint: What to do when that is too little.
+        whose: What has this tier, for people.
 
     Raises:
         RuntimeUnavailable: It does not; nothing was started.
         UsageError: The wish names no tier.
     """
     if wish and not accepts(wish, tier):
-        raise RuntimeUnavailable(f"isolation `{wish}` was asked for, and this is `{tier}`", hint=hint)
+        has = f"`{tier}`" if tier else "none that is known here"
+        raise RuntimeUnavailable(f"isolation `{wish}` was asked for, and {whose} has {has}", hint=hint)
+
+
+def tier_of(words: str) -> str:
+    """The tier that stands behind the words people are told; empty for words nobody here uses."""
+    return next((tier for start, tier in _BY_WORDS.items() if words.startswith(start)), "")
 
 
 def short_isolation(words: str) -> str:

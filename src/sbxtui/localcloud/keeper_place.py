@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable
+from sbxtui.localcloud.meminfo import MemInfo, file_of
 from sbxtui.localcloud.spec import SandboxSpec
 from sbxtui.localcloud.treewalk import open_up
 
@@ -108,6 +109,7 @@ def make_folders(spec: SandboxSpec, uid: int | None) -> None:
         if uid is not None:
             _give(folder, uid)
             _open_way(folder)
+    MemInfo.of(spec).make()
 
 
 def _give(folder: Path, uid: int) -> None:
@@ -153,6 +155,7 @@ def remove_remains(spec: SandboxSpec, *, keeps_saved: bool = False) -> None:
     remove_trees([*folders, spec.control_dir, state_dir])
     spec.keeper_socket.unlink(missing_ok=True)
     spec.spec_file.unlink(missing_ok=True)
+    file_of(spec).unlink(missing_ok=True)
 
 
 def _run(command: list[str]) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from sbxtui.localcloud.cgroups import Cgroup
 from sbxtui.localcloud.keeper_place import GUEST_FOLDERS
 from sbxtui.localcloud.limits import MIB, Limits
+from sbxtui.localcloud.meminfo import MemInfo
 from sbxtui.localcloud.runtimes.base import Runtime, Started, StartRequest, job_path
 from sbxtui.localcloud.runtimes.process import free_ports
 from sbxtui.localcloud.sentry_watch import SentryWatch
@@ -82,6 +83,7 @@ def watchdog_of(started: Started, request: StartRequest, *, kill_sandbox: Callab
         tmpfs_dirs=started.tmpfs_dirs,
         disk_dirs=tuple(spec.sandbox_dir / name for name in GUEST_FOLDERS),
         control_dir=spec.control_dir,
+        meminfo=MemInfo.of(spec),
     )
     return Watchdog(watched, kill_sandbox=kill_sandbox)
 

@@ -33,6 +33,7 @@ from sbxtui.localcloud.keeper_processes import (
     written_bytes,
 )
 from sbxtui.localcloud.limits import Limits
+from sbxtui.localcloud.meminfo import MemInfo
 from sbxtui.localcloud.treewalk import INODE_BYTES, usage_of
 
 TICK_S = 0.1
@@ -63,6 +64,7 @@ class Watched:
     tmpfs_dirs: tuple[str, ...]
     disk_dirs: tuple[Path, ...]
     control_dir: Path
+    meminfo: MemInfo
 
 
 @dataclass(slots=True)
@@ -114,6 +116,7 @@ class Watchdog:
         jobs = {pid: p for pid, p in processes.items() if pid not in guest}
         self._mark_jobs(jobs)
         self._watch_memory(processes, jobs)
+        self.watched.meminfo.show(self.memory_used)
         self._watch_pids(processes, jobs)
         self._watch_disk(processes, jobs)
         self._watch_control_dir(jobs)

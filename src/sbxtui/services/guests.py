@@ -15,6 +15,7 @@ from sbxtui.core.errors import (
     SbxError,
     Unsupported,
 )
+from sbxtui.core.isolation import require, tier_of
 from sbxtui.core.model import Context, Registration, SandboxRecord, SandboxState
 from sbxtui.guest.client import GuestClient
 from sbxtui.services.planes import ControlPlanes
@@ -42,10 +43,12 @@ class Guests:
         """A client of the sandbox's guest, closed on leaving.
 
         Raises:
+            RuntimeUnavailable: It is isolated less than was asked for.
             Conflict: The sandbox is suspended and does not wake by itself.
             SandboxNotFound: It was terminated.
             GuestUnreachable: It runs, but its guest does not answer.
         """
+        self.require_isolation(registration, registration.facts.get("isolation"))
         client = GuestClient(
             registration.endpoint,
             self._tokens.source(registration.id),
@@ -57,6 +60,17 @@ class Guests:
                 yield client
             except GuestUnreachable as exc:
                 raise await self.explain(registration, exc) from exc
+
+    def require_isolation(self, registration: Registration, words: object) -> None:
+        """Check how a sandbox says that it is isolated; one that says nothing was asked about at its launch.
+
+        Raises:
+            RuntimeUnavailable: That is less than was asked for.
+        """
+        if words:
+            name = registration.name
+            hint = f"see `sbx ps {name}`; a sandbox keeps what it was made with"
+            require(self._settings.isolation, tier_of(str(words)), hint=hint, whose=f"`{name}`")
 
     @asynccontextmanager
     async def files(self, registration: Registration) -> AsyncIterator[GuestFiles]:

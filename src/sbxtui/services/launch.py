@@ -22,6 +22,7 @@ from sbxtui.core.errors import (
     NotFound,
     PolicyDenied,
     QuotaExceeded,
+    RuntimeUnavailable,
     SandboxEnded,
     SandboxNotFound,
     SbxError,
@@ -230,6 +231,12 @@ class Launcher:
             if not given["env"]:
                 return {"guest_version": V1}
             await self._end(registration, "its guest takes no environment")
+            raise
+        try:
+            # Another local cloud may have taken over between the look at it and the launch.
+            self._guests.require_isolation(registration, hello.isolation)
+        except RuntimeUnavailable as exc:
+            await self._end(registration, exc.message)
             raise
         await apply_at_launch(self._planes, registration)
         try:

@@ -110,7 +110,12 @@ class ControlPlanes:
         """
         wish = self._settings.isolation
         cloud = await ensure_local_cloud(self._settings.home, time_scale=self._settings.time_scale, isolation=wish)
-        require(wish, cloud.runtime, hint="`sbx local stop`, then again: it starts with what is asked for")
+        # Stopping it alone is no remedy: whoever comes next without this wish starts it as it was.
+        hint = (
+            f'put `isolation = "{wish}"` into {self._settings.home.config_file}, then `sbx local stop`: from then on '
+            "it is started so, and sandboxes live on; another SBX_HOME has a local cloud of its own"
+        )
+        require(wish, cloud.runtime, hint=hint, whose="this home's local cloud")
         return cloud
 
     def isolation_words(self, context: Context) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable
-from sbxtui.localcloud import seccomp
+from sbxtui.localcloud import meminfo, seccomp
 from sbxtui.localcloud.keeper_processes import child_pids
 from sbxtui.localcloud.limits import Limits, apply_process_limits
 from sbxtui.localcloud.runtimes.base import Interpreter, Probe, Started, StartRequest, guest_command
@@ -104,7 +104,7 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
     for path, text in etc_of_ours(spec.hostname).items():
         opened.append(memory_file(text.encode()))
         arguments += ["--perms", "0644", "--ro-bind-data", str(opened[-1]), path]
-    arguments += ["--proc", "/proc", "--dev", "/dev"]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", str(meminfo.file_of(spec)), "/proc/meminfo"]
     arguments += ["--perms", "1777", "--size", str(limits.shm_bytes), "--tmpfs", "/dev/shm"]
     arguments += ["--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp"]
     arguments += ["--dir", "/run", "--dir", "/var/lib", "--dir", "/var/cache", "--symlink", "/tmp", "/var/tmp"]
