@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sbxtui.services.inventory import Inventories
     from sbxtui.services.joblist import JobLists
     from sbxtui.services.jobs import Jobs
+    from sbxtui.services.jobwatch import JobWatch
     from sbxtui.services.launch import Launcher
     from sbxtui.services.network import Networks
     from sbxtui.services.oneshot import OneShots
@@ -178,6 +179,13 @@ class Services:
         from sbxtui.services.joblist import JobLists
 
         return JobLists(self.context, self.inventories, self.registry, self.jobs)
+
+    @cached_property
+    def job_watch(self) -> JobWatch:
+        """Following the jobs of a sandbox."""
+        from sbxtui.services.jobwatch import JobWatch
+
+        return JobWatch(self.settings.home, self.job_lists, self.jobs)
 
     @cached_property
     def shells(self) -> Shells:

@@ -102,7 +102,7 @@ class FakeServices:
         self.watch = Watch(settings.home, self.inventories)  # type: ignore[arg-type]  # the same two methods
         self.planes = _Planes(cloud)
         self.launcher = _Launcher(cloud)
-        self.sandboxes = _Sandboxes(cloud)
+        self.sandboxes = FakeSandboxes(cloud)
         self.jobs = _Jobs(cloud)
         self.files = LocalFiles(cloud.files_root or settings.home.cache_dir)
 
@@ -199,7 +199,9 @@ class _Launcher:
         return _row(made)
 
 
-class _Sandboxes:
+class FakeSandboxes:
+    """The life of sandboxes, and their rows."""
+
     def __init__(self, cloud: FakeCloud) -> None:
         self._cloud = cloud
 

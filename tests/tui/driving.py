@@ -15,6 +15,7 @@ from sbxtui.settings import Settings
 from sbxtui.tui.app import Dashboard
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.screens.main import MainScreen
+from sbxtui.tui.tabs.registry import TABS
 from sbxtui.tui.widgets.bars import StatusBar
 from sbxtui.tui.widgets.output import OutputView
 from sbxtui.tui.widgets.table import FleetTable
@@ -75,6 +76,11 @@ class Driver:
 def shown(widget: Static) -> str:
     """The text of a static widget."""
     return str(widget.content)
+
+
+def tab_key(tab_id: str) -> str:
+    """The key that brings a tab to the front."""
+    return next(str(at) for at, spec in enumerate(TABS, start=1) if spec.id == tab_id)
 
 
 @asynccontextmanager

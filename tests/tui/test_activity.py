@@ -15,7 +15,7 @@ from sbxtui.tui.changes import changes_of, line_of
 from sbxtui.tui.screens.page import PageScreen
 from sbxtui.tui.tabs.activity import ActivityTab
 from tests.support.fake_services import FakeCloud, home_at, sandbox
-from tests.tui.driving import Driver, dashboard, shown
+from tests.tui.driving import Driver, dashboard, shown, tab_key
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -83,7 +83,7 @@ def status(driver: Driver) -> str:
 async def test_changes_of_other_faces_come_in_with_author_duration_and_result(tmp_path: Path) -> None:
     record(tmp_path, "sandbox.suspend", "api", took_s=3.2)
     async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api"), sandbox("web")]), size=(160, 40)) as driver:
-        await driver.press("4", "tab", "A")
+        await driver.press(tab_key("activity"), "tab", "A")
         await driver.until(lambda: lines(driver) == ["sbx stop api"])
         record(tmp_path, "sandbox.resume.failed", "web", error="it is gone", took_s=0.5)
         await driver.until(lambda: "sbx start web" in driver.text())
@@ -95,7 +95,7 @@ async def test_the_line_is_copied_the_details_shown_and_one_sandbox_kept_apart(t
     record(tmp_path, "sandbox.suspend", "api")
     record(tmp_path, "sandbox.suspend.failed", "web")
     async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api"), sandbox("web")]), size=(160, 40)) as driver:
-        await driver.press("g", "4", "tab")
+        await driver.press("g", tab_key("activity"), "tab")
         await driver.until(lambda: len(lines(driver)) == 2)
         assert status(driver) == "1 change of api · 0 failed · A: all sandboxes"
         await driver.press("A")

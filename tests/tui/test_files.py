@@ -13,7 +13,7 @@ from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.tabs.files import FilesTab
 from sbxtui.tui.widgets.fileview import FileView
 from tests.support.fake_services import FakeCloud, sandbox
-from tests.tui.driving import Driver, dashboard
+from tests.tui.driving import Driver, dashboard, tab_key
 
 
 def cloud_with_files(root: Path, state: SandboxState = SandboxState.RUNNING) -> FakeCloud:
@@ -35,7 +35,7 @@ def names(driver: Driver) -> list[str]:
 
 
 async def opened(driver: Driver) -> None:
-    await driver.press("g", "3", "tab")
+    await driver.press("g", tab_key("files"), "tab")
     await driver.until(lambda: "/work/blob" in names(driver))
 
 
@@ -76,7 +76,7 @@ async def test_a_binary_file_is_dumped(tmp_path: Path) -> None:
 
 async def test_a_sleeping_sandbox_is_asked_only_when_a_person_does(tmp_path: Path) -> None:
     async with dashboard(tmp_path, cloud_with_files(tmp_path, SandboxState.SUSPENDED)) as driver:
-        await driver.press("G", "3", "tab")
+        await driver.press("G", tab_key("files"), "tab")
         await driver.until(lambda: "which wakes it" in driver.text())
         assert tab(driver).listing is None
         await driver.press("r")

@@ -98,7 +98,8 @@ JobPiece = JobOutput | JobGap | JobExit
 class Job:
     """A command in a sandbox. `sandbox` is the sandbox's name, empty when nothing has one here any more.
 
-    `command` is shown to people only: one line, maybe cut. `cursor` is the end of its log as last told.
+    `command` is shown to people only: one line, maybe cut. `cursor` is the end of its log as last told. `shell` is
+    the pseudo-shell whose line it is; empty for others, and for what only the index of this home knows.
     """
 
     context: ContextName
@@ -110,6 +111,7 @@ class Job:
     created_at: datetime
     sandbox: str = ""
     label: str = ""
+    shell: str = ""
     state: JobState = JobState.RUNNING
     has_terminal: bool = False
     has_stdin: bool = False

@@ -238,6 +238,7 @@ def decode_job(told: Mapping[str, Any], boot_id: str) -> Job:
         actor=_line(told.get("actor")),
         created_at=instant_of(told.get("created_at")),
         label=_line(told.get("label")),
+        shell=_line(told.get("shell_name")),
         state=JobState(state) if state in {one.value for one in JobState} else JobState.UNKNOWN,
         has_terminal=bool(told.get("tty")),
         has_stdin=told.get("stdin") == "pipe" or bool(told.get("tty")),

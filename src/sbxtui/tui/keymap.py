@@ -8,7 +8,7 @@ from dataclasses import replace
 from textual.binding import Binding
 from textual.keys import _character_to_key
 
-from sbxtui.tui.actions import EVERYWHERE, LIST, SANDBOXES, Action
+from sbxtui.tui.actions import EVERYWHERE, LIST, SANDBOXES, Action, shown_key
 
 # Scopes that are active together and do not shadow one another: a key may mean one thing in all of them.
 _TOGETHER = frozenset({EVERYWHERE, SANDBOXES, LIST})
@@ -46,7 +46,7 @@ class Keymap:
         return self._by_id.get(action_id)
 
     def here(self, scopes: Sequence[str], *, is_typing: bool = False) -> list[Action]:
-        """The actions whose keys work where `scopes` (nearest first) are: each key has one."""
+        """The actions that work where `scopes` (nearest first) are, with the keys left to them: each key has one."""
         place = (tuple(scopes), is_typing)
         if place not in self._here:
             self._here[place] = self._find(scopes, is_typing=is_typing)
@@ -59,22 +59,22 @@ class Keymap:
             is_closed = is_typing and scope in _TOGETHER
             mine = [one for one in self.actions if one.scope == scope and (one.is_typed or not is_closed)]
             for action in mine:
-                keys = set(action.keys.split(","))
-                if not keys & taken:
-                    found.append(action)
+                if keys := [key for key in action.keys.split(",") if key not in taken]:
+                    found.append(replace(action, keys=",".join(keys)))
             taken |= {key for action in mine for key in action.keys.split(",")}
         return found
 
     def bindings(self) -> list[Binding]:
-        """One binding per action; each keeps its action's id.
+        """One binding per key of each action, which names both.
 
         They have priority: a key then acts before the next one is looked at, so that what is typed fast after `e` or
         `/` goes to the line it opens and is never taken for actions.
         """
         return [
-            Binding(one.keys, f"do('{one.id}')", one.label, id=one.id, key_display=one.shown_key, priority=True)
+            Binding(key, f"do('{one.id}', '{key}')", one.label, key_display=shown_key(key), priority=True)
             for one in self.actions
             if not one.is_native
+            for key in one.keys.split(",")
         ]
 
     def _lay_over(self, action_id: str, keys: str) -> None:

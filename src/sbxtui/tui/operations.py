@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from time import perf_counter
 
 from textual import work
 from textual.screen import Screen
 
 from sbxtui.core.errors import Conflict, SbxError
-from sbxtui.core.model import ExecResult, Registration, Sandbox, SandboxId, SandboxState
+from sbxtui.core.model import Registration, Sandbox, SandboxId, SandboxState
+from sbxtui.tui.endings import result_words
+from sbxtui.tui.feeding import feeder
 from sbxtui.tui.messages import Changed, Created, Opened, OutputArrived, Progress, RecordSeen, Seen
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.screens.create import Wish
@@ -23,10 +24,7 @@ from sbxtui.tui.words import shown_name
 from sbxtui.wiring import Services
 
 # Workers of these groups leave something half done when they are cut off.
-BUSY_GROUPS = frozenset({"create", "change", "run", "transfer"})
-# A flood gets a third of the time: after this much work, reading rests for twice as long, and keys and painting run.
-_WORK_S = 0.008
-_RESTS_PER_WORK = 2
+BUSY_GROUPS = frozenset({"create", "change", "run", "transfer", "lend"})
 
 
 class Operations(Screen[None]):
@@ -140,9 +138,9 @@ class Operations(Screen[None]):
             from sbxtui.services.jobs import Command
 
             row = await self.row_of(sandbox)
-            feed = _feeder(self, transcript)
+            feed = feeder(transcript, lambda: self.post_message(OutputArrived(transcript)))
             result = await jobs.exec(row, Command(argv=line), on_output=feed, ends_with_caller=True)
-            transcript.finish(result_words(result, transcript), is_failure=result.exit_code != 0)
+            transcript.finish(result_words(result, transcript.output_lines), is_failure=result.exit_code != 0)
         except SbxError as exc:
             failure = exc
             transcript.finish(f"sbx: {exc.message}" + (f" · {exc.hint}" if exc.hint else ""), is_failure=True)
@@ -195,36 +193,3 @@ def can_suspend(sandbox: Sandbox) -> bool:
 def can_resume(sandbox: Sandbox) -> bool:
     """Whether resuming it makes sense."""
     return sandbox.is_tracked and sandbox.state is SandboxState.SUSPENDED
-
-
-def result_words(result: ExecResult, transcript: Transcript) -> str:
-    """What became of a command, in one line."""
-    parts = [f"exit {result.exit_code}"]
-    if result.signal:
-        parts.append(f"signal {result.signal}")
-    if result.timed_out:
-        parts.append("timed out")
-    parts.append(f"{result.duration_s:.1f}s")
-    parts.append(f"{transcript.output_lines:,} lines")
-    if result.lingering:
-        parts.append("children still run")
-    if result.truncated:
-        parts.append("the guest could not keep all output")
-    return " · ".join(parts)
-
-
-def _feeder(screen: Operations, transcript: Transcript) -> Callable[[str, bytes], Awaitable[None]]:
-    """A receiver of output that rests when there is much; the guest holds the command meanwhile, so nothing is lost."""
-    worked_s = 0.0
-
-    async def feed(channel: str, data: bytes) -> None:
-        nonlocal worked_s
-        began = perf_counter()
-        transcript.feed(channel, data)
-        screen.post_message(OutputArrived(transcript))
-        worked_s += perf_counter() - began
-        if worked_s >= _WORK_S:
-            rest_s, worked_s = worked_s * _RESTS_PER_WORK, 0.0
-            await asyncio.sleep(rest_s)
-
-    return feed

@@ -72,6 +72,16 @@ class TerminalDriver(LinuxDriver):
         except OSError:
             self._lost()
 
+    def write(self, data: str) -> None:
+        """Draw; while the terminal is lent to another program, what is drawn is dropped: all is drawn anew after."""
+        if self._writer_thread is not None:
+            super().write(data)
+
+    def close(self) -> None:
+        """Stop drawing. Textual's writer would be written to on, and block the dashboard once its queue is full."""
+        super().close()
+        self._writer_thread = None
+
     def _lost(self) -> None:
         loop: asyncio.AbstractEventLoop = self._loop
         # The loop may have ended by now; then so has the dashboard.

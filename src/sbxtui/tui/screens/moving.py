@@ -23,9 +23,10 @@ class Moving(Helping):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action != "do":
             return super().check_action(action, parameters)
-        return any(one.id == parameters[0] for one in self.actions_here())
+        action_id, *keys = parameters
+        return any(one.id == action_id and set(keys) <= set(one.keys.split(",")) for one in self.actions_here())
 
-    def action_do(self, action_id: str) -> None:
+    def action_do(self, action_id: str, key: str = "") -> None:
         self.act(action_id)
 
     def act(self, action_id: str) -> None:

@@ -1,13 +1,14 @@
-"""What the main screen says and hands out: toasts with their history, pages, copies."""
+"""What the main screen says and hands out: toasts with their history, pages, copies, the whole terminal."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import cast
 
 from textual import work
+from textual.app import SuspendNotSupported
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.text import harmless, harmless_line
@@ -15,6 +16,7 @@ from sbxtui.settings import Settings
 from sbxtui.tui import clock
 from sbxtui.tui.copying import copied_words, fits_sequence, keep_copy
 from sbxtui.tui.fleet import Fleet
+from sbxtui.tui.lending import lend_terminal, same_flags
 from sbxtui.tui.notes import Note, Notes
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.operations import Operations
@@ -57,6 +59,19 @@ class Telling(Operations):
     def open_page(self, title: str, text: str) -> None:
         """Show a page of text over the dashboard."""
         self.app.push_screen(PageScreen(title, text))
+
+    @work(exclusive=True, group="lend", exit_on_error=False)
+    async def lend(self, words: Sequence[str]) -> None:
+        """Give the whole terminal to a line of `sbx` until that ends, then draw everything anew."""
+        line = [words[0], *same_flags(self.settings, self.services.context.name), *words[1:]]
+        try:
+            code, said = await lend_terminal(self.app, line)
+        except SuspendNotSupported:
+            self.tell("this terminal cannot be lent to another program", "warning")
+        except SbxError as exc:
+            self.failed(f"sbx {words[0]}", exc)
+        else:
+            self.tell(said or f"`sbx {words[0]}` ended with exit code {code}", "warning" if code else "information")
 
     def do_notes(self) -> None:
         """Show what was said lately."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -42,14 +43,17 @@ _SIDEWAYS_CELLS = 16
 
 
 class OutputView(ScrollView, can_focus=True):
-    """Follows the end until somebody scrolls up; then it holds on to a line number, not to a row of the screen."""
+    """Follows the end until somebody scrolls up; then it holds on to a line number, not to a row of the screen.
+
+    Args:
+        scopes: Scopes of actions that work here, too.
+    """
 
     # No bar for going sideways: it would take the last line, and come and go with what is on screen.
     DEFAULT_CSS = """
     OutputView { overflow-x: hidden; scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"output--{kind.value}" for kind in Kind} | {"output--lost"}
-    SCOPES: ClassVar[tuple[str, ...]] = (OUTPUT, SANDBOXES)
 
     class CopyAsked(Message):
         """The person wants to have this text."""
@@ -65,8 +69,9 @@ class OutputView(ScrollView, can_focus=True):
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, OutputView.Changed)
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, scopes: Sequence[str] = (), *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.SCOPES = (OUTPUT, *scopes, SANDBOXES)
         self.transcript = Transcript()
         self.folds = Folds(self.transcript)
         self.is_following = True

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     COMMAND = "command"
     OUT = "out"
     ERR = "err"
+    NOTE = "note"
     END = "end"
     FAILED = "failed"
 
@@ -110,6 +111,10 @@ class Transcript:
             pieces = _cut(pieces)
             self.output_lines += len(pieces)
             self._append(list(zip(repeat(kind), self._newest(pieces), strict=False)))
+
+    def note(self, words: str) -> None:
+        """Say something of our own between the lines of the block."""
+        self._append([(Kind.NOTE, harmless_line(words, limit=2_000))])
 
     def finish(self, words: str, *, is_failure: bool) -> None:
         """End the block with what became of it."""

@@ -1,0 +1,72 @@
+"""Following the jobs of one sandbox as they come and go.
+
+Watching is not work: the guest is asked when a person asks, and on while something runs there. What other faces begin
+is heard of through the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncGenerator
+
+from sbxtui.core.jobs import Job, JobState
+from sbxtui.core.model import Registration, SandboxState
+from sbxtui.home import Home
+from sbxtui.services.joblist import JobListing, JobLists
+from sbxtui.services.jobs import Jobs
+from sbxtui.store.doorbell import LOOKING_POLL_S, Listener
+
+_EVERY_S = 2.0
+# A burst of changes in the store is one look.
+_SHORTEST_PAUSE_S = 0.3
+
+
+class JobWatch:
+    """Looks at the jobs of a sandbox again and again."""
+
+    def __init__(self, home: Home, lists: JobLists, jobs: Jobs) -> None:
+        self._home = home
+        self._lists = lists
+        self._jobs = jobs
+
+    async def follow(
+        self, row: Registration, state: SandboxState, *, is_asked: bool
+    ) -> AsyncGenerator[JobListing, None]:
+        """The jobs of a sandbox as they are now, then at each change; ends only when closed.
+
+        Args:
+            row: Which sandbox.
+            state: As the control plane told it last; one that does not run is never asked.
+            is_asked: Whether a person asks: then its guest tells also what nobody here noted.
+        """
+        told: dict[str, Job] = {}
+        async with Listener(self._home, poll_s=LOOKING_POLL_S) as bell:
+            while True:
+                listing = await self._look(row, state, is_asked=is_asked)
+                is_asked = False
+                jobs = tuple(_as_before(job, told.get(job.id)) for job in listing.jobs)
+                told = {job.id: job for job in jobs}
+                yield JobListing(jobs, listing.problems)
+                is_busy = any(job.state in (JobState.RUNNING, JobState.STARTING) for job in listing.jobs)
+                await asyncio.sleep(_SHORTEST_PAUSE_S)
+                await bell.wait(_EVERY_S if is_busy else None)
+
+    async def _look(self, row: Registration, state: SandboxState, *, is_asked: bool) -> JobListing:
+        noted = await self._jobs.known(row.context, row.id)
+        if state is SandboxState.RUNNING and not is_asked and all(job.is_over for job in noted):
+            return JobListing(tuple(noted))
+        return await self._lists.of(row, state)
+
+
+def _as_before(job: Job, before: Job | None) -> Job:
+    """A job with what its guest told of it before: the index knows less."""
+    if before is None:
+        return job
+    return dataclasses.replace(
+        job,
+        actor=before.actor,
+        command=before.command,
+        shell=before.shell or job.shell,
+        cursor=max(before.cursor, job.cursor),
+    )

@@ -1,0 +1,30 @@
+"""Bringing output into a transcript without starving keys and painting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+
+from sbxtui.tui.widgets.transcript import Transcript
+
+# A flood gets a third of the time: after this much work, reading rests for twice as long, and keys and painting run.
+_WORK_S = 0.008
+_RESTS_PER_WORK = 2
+
+
+def feeder(transcript: Transcript, on_more: Callable[[], object]) -> Callable[[str, bytes], Awaitable[None]]:
+    """A receiver of output that rests when there is much, and calls `on_more` for each piece that it took."""
+    worked_s = 0.0
+
+    async def feed(channel: str, data: bytes) -> None:
+        nonlocal worked_s
+        began = perf_counter()
+        transcript.feed(channel, data)
+        on_more()
+        worked_s += perf_counter() - began
+        if worked_s >= _WORK_S:
+            rest_s, worked_s = worked_s * _RESTS_PER_WORK, 0.0
+            await asyncio.sleep(rest_s)
+
+    return feed
