@@ -193,7 +193,9 @@ async def test_a_tree_says_what_it_could_not_bring(guest: GuestProcess, files: G
     (guest.workdir / "t").mkdir()
     (guest.workdir / "t/outside").symlink_to("/etc")
     os.mkfifo(guest.workdir / "t/fifo\x1b[2J")
-    report = await files.download_tree("t", tmp_path / "work")
+    target = tmp_path / "target"
+    target.mkdir()
+    report = await files.download_tree("t", target)
     assert {problem.path: problem.code for problem in report.problems} == {
         "outside": "unsafe_link",
         "fifo": "special_file",

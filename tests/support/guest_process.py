@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,7 @@ def init_command(python: str = sys.executable) -> list[str]:
     """The command line of a guest with the packages of this interpreter, whatever `python` has of its own."""
     folders = [str(Path(sbxguest.__file__).parent.parent), *(path for path in sys.path if "site-packages" in path)]
     setup = f"import sys; sys.path[:0] = {folders!r}; from sbxguest.init import main; main()"
-    return [python, "-I", "-c", setup]
+    return [python, "-I", "-S", "-c", setup]
 
 
 def python_for_everyone() -> str | None:
@@ -112,9 +112,21 @@ async def running_guest(
         prefix: What to run the guest under, like `("setpriv", "--reuid=65534", …)`.
         python: Another interpreter of this version, for a user who may not run ours; it gets this one's packages.
     """
-    workdir, home, log_file = folder / "work", folder / "home", folder / "guest.log"
-    workdir.mkdir(parents=True, exist_ok=True)
-    home.mkdir(exist_ok=True)
+    hooks = {"SBX_HOOKS": "1"} if has_hooks else {}
+    process = launch_guest(folder, {**hooks, **(env or {})}, [*prefix, *init_command(python)])
+    try:
+        yield await answering_guest(process, folder, has_hooks=has_hooks)
+    finally:
+        await asyncio.to_thread(end_guest, process)
+
+
+def launch_guest(
+    folder: Path, env: Mapping[str, str] | None = None, command: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a guest as `running_guest` does; the caller ends it."""
+    workdir, home = folder / "work", folder / "home"
+    for made in (workdir, home):
+        made.mkdir(parents=True, exist_ok=True)
     guest_env = {
         "PATH": os.environ["PATH"],
         "AGENTD_PORT": "0",
@@ -123,12 +135,11 @@ async def running_guest(
         "SBX_WORKDIR": str(workdir),
         # Empty: a developer's own profile, which login shells read, can be slow and can be broken.
         "SBX_JOB_HOME": str(home),
-        **({"SBX_HOOKS": "1"} if has_hooks else {}),
         **(env or {}),
     }
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(
-            [*prefix, *init_command(python)],
+    with (folder / "guest.log").open("wb") as log:
+        return subprocess.Popen(
+            command or init_command(),
             env=guest_env,
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -136,16 +147,22 @@ async def running_guest(
             stderr=log,
             start_new_session=True,
         )
+
+
+async def answering_guest(process: subprocess.Popen[bytes], folder: Path, *, has_hooks: bool = False) -> GuestProcess:
+    """The guest that was launched in `folder`, once it answers."""
+    port, hook_port = await _ports(process, folder / "guest.log", count=1 + has_hooks)
+    return GuestProcess(process.pid, port, hook_port, folder / "work", folder / "guest.log")
+
+
+def end_guest(process: subprocess.Popen[bytes]) -> None:
+    """End a guest with all its jobs."""
+    process.terminate()
     try:
-        port, hook_port = await _ports(process, log_file, count=1 + has_hooks)
-        yield GuestProcess(process.pid, port, hook_port, workdir, log_file)
-    finally:
-        process.terminate()
-        try:
-            await asyncio.to_thread(process.wait, STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 async def _ports(process: subprocess.Popen[bytes], log_file: Path, *, count: int) -> tuple[int, int]:
