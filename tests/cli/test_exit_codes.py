@@ -92,8 +92,13 @@ def test_another_isolation_than_this_home_gives_is_7_and_the_way_it_names_lasts(
         given = own.ok("local", "status", "--json").json["runtime"]
         refused = own("--json", "--isolation", "process", "create", "other", "-m", "512")
         assert (refused.code, refused.error["code"]) == (7, "runtime_unavailable")
-        config = load(own.environment(), cwd=tmp_path).home.config_file
+        home = load(own.environment(), cwd=tmp_path).home
+        config, cloud = home.config_file, find_local_cloud(home)
         assert str(config) in refused.error["hint"]
+        assert cloud is not None
+        for why in cloud.passed_over:
+            tier = why.partition(":")[0]
+            assert own("--json", "--isolation", tier, "create", "other").error["hint"] == why
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text('isolation = "process"\n')
         own.ok("local", "stop")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sbxtui.control.local import LocalCloud, ensure_local_cloud, find_local_cloud
 from sbxtui.core.errors import AccessDenied, UsageError
-from sbxtui.core.isolation import require
+from sbxtui.core.isolation import accepts, require
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.settings import Settings
 from sbxtui.store.contexts import Contexts
@@ -110,13 +110,19 @@ class ControlPlanes:
         """
         wish = self._settings.isolation
         cloud = await ensure_local_cloud(self._settings.home, time_scale=self._settings.time_scale, isolation=wish)
+        require(wish, cloud.runtime, hint=self._way_to(wish, cloud), whose="this home's local cloud")
+        return cloud
+
+    def _way_to(self, wish: str, cloud: LocalCloud) -> str:
+        """How to get an isolation that the local cloud does not give: what it lacks here, or how to ask for good."""
+        failed = [why for why in cloud.passed_over if wish and accepts(wish, why.partition(":")[0])]
+        if failed:
+            return "; ".join(failed)
         # Stopping it alone is no remedy: whoever comes next without this wish starts it as it was.
-        hint = (
+        return (
             f'put `isolation = "{wish}"` into {self._settings.home.config_file}, then `sbx local stop`: from then on '
             "it is started so, and sandboxes live on; another SBX_HOME has a local cloud of its own"
         )
-        require(wish, cloud.runtime, hint=hint, whose="this home's local cloud")
-        return cloud
 
     def isolation_words(self, context: Context) -> str:
         """The context's isolation in words; empty while the local cloud has not told it."""
