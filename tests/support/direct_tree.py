@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 
 from sbxguest.tree import Outcome, Result
 from sbxguest.tree.apply import Applier
@@ -74,11 +74,17 @@ class DirectTree(GuestTree):
         return TreeHello(self.guest_id, self.epoch, self.root.identity, True, 2**40, None, INLINE_BYTES, "scan", ())
 
     async def scan(
-        self, paths: Sequence[bytes] = (b"",), *, has_digests: bool = True, is_deep: bool = True
+        self,
+        paths: Sequence[bytes] = (b"",),
+        *,
+        has_digests: bool = True,
+        is_deep: bool = True,
+        ignore: Mapping[bytes, Sequence[bytes]] | None = None,
     ) -> Manifest:
         """What stands there."""
         self.fault("scan")
-        options = ScanOptions(has_digests=has_digests, is_deep=is_deep)
+        table = ignore or {}
+        options = ScanOptions(has_digests=has_digests, is_deep=is_deep, texts=lambda path, _fd: table.get(path, ()))
         return Manifest(tuple(scan(self.root, paths, options)), "")
 
     async def batch(self, batch_id: str, steps: Iterable[Step] | AsyncIterable[Step]) -> list[Result]:
@@ -94,7 +100,7 @@ class DirectTree(GuestTree):
                 self.fault("making")
             self.fault("answering")
         finally:
-            batch.close()
+            batch.abort()
         return results
 
     async def _seen_on_the_way(self, steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncGenerator[Step, None]:

@@ -86,15 +86,16 @@ class Pair:
 
     async def look_there(self, paths: Iterable[Path] | None = None) -> None:
         """Look at the sandbox's folder, or at and below some of its paths."""
-        rules = PathFilter(self.folder.ignores.texts)
+        texts = self.folder.ignores.texts
+        rules = PathFilter(texts)
         if paths is None:
             self.hello = await self.guest.hello()
-            manifest = await self.guest.scan()
+            manifest = await self.guest.scan(ignore=texts)
             self.there.take_all(rules.without_ignored(manifest.records))
         else:
             asked = list(paths)
-            above = await self.guest.scan(above_of(asked), is_deep=False)
-            found = await self.guest.scan(asked)
+            above = await self.guest.scan(above_of(asked), is_deep=False, ignore=texts)
+            found = await self.guest.scan(asked, ignore=texts)
             self.there.take(asked, rules.without_ignored(found.records), rules.without_ignored(above.records))
         self.there.listing().check()
 
