@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from sbxtui.core.errors import NameTaken, SandboxNotFound, SbxError
+from sbxtui.core.jobs import Job
 from sbxtui.core.model import (
     Context,
     ContextKind,
@@ -30,6 +31,7 @@ from sbxtui.core.model import (
 )
 from sbxtui.home import Home
 from sbxtui.services.inventory import Inventory
+from sbxtui.services.joblist import JobListing
 from sbxtui.services.jobs import Command
 from sbxtui.services.launch import CreateOptions
 from sbxtui.services.watch import Watch
@@ -87,6 +89,8 @@ class FakeCloud:
     created: list[tuple[str | None, CreateOptions]] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    # What runs in a sandbox, by its name; None: its guest does not answer.
+    running: dict[str, list[Job] | None] = field(default_factory=dict)
     # A folder of this machine that stands for the sandbox's root.
     files_root: Path | None = None
 
@@ -104,6 +108,7 @@ class FakeServices:
         self.launcher = _Launcher(cloud)
         self.sandboxes = FakeSandboxes(cloud)
         self.jobs = _Jobs(cloud)
+        self.job_lists = _JobLists(cloud)
         self.files = LocalFiles(cloud.files_root or settings.home.cache_dir)
 
     @property
@@ -286,6 +291,25 @@ class _Jobs:
             self._cloud.cancelled.append(command.argv)
             raise
         return ExecResult(exit_code=code, stdout=b"", stderr=b"", duration_s=0.1)
+
+
+class _JobLists:
+    def __init__(self, cloud: FakeCloud) -> None:
+        self._cloud = cloud
+
+    async def of(self, row: Registration, state: SandboxState) -> JobListing:
+        jobs = self._cloud.running.get(row.name, [])
+        return (
+            JobListing((), (f"`{row.name}` could not be asked: no answer",))
+            if jobs is None
+            else JobListing(tuple(jobs))
+        )
+
+
+def job(sandbox: str, command: str, **changes: object) -> Job:
+    """A job that runs since two minutes."""
+    made = Job(LOCAL.name, SandboxId(f"mvm-{sandbox}"), "j1", "b1", command, "cli:you", now() - timedelta(minutes=2))
+    return replace(made, sandbox=sandbox, **changes)  # type: ignore[arg-type]  # fields by name
 
 
 def _row(one: Sandbox) -> Registration:

@@ -10,12 +10,13 @@ from time import monotonic
 import pytest
 
 from sbxtui.core.errors import ControlUnavailable, QuotaExceeded, StoreTooNew
-from sbxtui.core.model import SandboxState
+from sbxtui.core.jobs import JobState
+from sbxtui.core.model import Context, ContextKind, ContextName, SandboxState
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.screens.create import CreateScreen
 from sbxtui.tui.screens.page import PageScreen
 from sbxtui.tui.widgets import bars
-from tests.support.fake_services import FakeCloud, sandbox
+from tests.support.fake_services import FakeCloud, job, sandbox
 from tests.tui.driving import dashboard
 
 RUNNING, SUSPENDED = SandboxState.RUNNING, SandboxState.SUSPENDED
@@ -49,6 +50,18 @@ async def test_on_80_columns_the_header_tells_counts_rather_than_asides(tmp_path
     )
     async with dashboard(tmp_path, cloud, size=(80, 24)) as driver:
         assert "namespaces — shared host kernel  1 running  1 suspended" in driver.text().splitlines()[0]
+
+
+async def test_an_account_is_told_with_its_least_price_and_the_end_of_its_machines(tmp_path: Path) -> None:
+    acme = Context(ContextName("acme"), ContextKind.AWS, region="us-east-1", account_id="123456784821")
+    cloud = FakeCloud(acme, [sandbox("api", context=acme.name), sandbox("etl", SUSPENDED)], isolation="MicroVM")
+    async with dashboard(tmp_path, cloud, size=(120, 24)) as driver:
+        first = driver.text().splitlines()[0]
+        assert "acme …4821 us-east-1  MicroVM  1 running  1 suspended  at least $0.13/h  each ends after 8h" in first
+        assert "123456784821" not in driver.text()
+        await driver.pilot.resize_terminal(60, 24)
+        await driver.until(lambda: "$" not in driver.text().splitlines()[0])
+        assert "1 running  1 suspended" in driver.text().splitlines()[0]
 
 
 async def test_no_isolation_is_said_in_words(tmp_path: Path) -> None:
@@ -106,6 +119,25 @@ async def test_removing_asks_with_the_focus_on_cancel_and_enter_changes_nothing(
         await driver.press("enter")
         await driver.until(driver.is_in_list)
         assert cloud.done == []
+
+
+async def test_removing_names_the_commands_it_would_end(tmp_path: Path) -> None:
+    cloud = three()
+    over = job("web", "make", state=JobState.EXITED)
+    many = [job("web", f"worker {number}") for number in range(7)]
+    cloud.running = {"api": [job("api", "python train.py\x1b[2J")], "web": [over, *many], "etl": None}
+    async with dashboard(tmp_path, cloud, size=(100, 24)) as driver:
+        await driver.press("g", "d")
+        await driver.until(lambda: "ends `python train.py" in driver.text())
+        assert "(2m)" in driver.text() and "\x1b" not in driver.text()
+        await driver.press("escape", "asterisk", "d")
+        await driver.until(lambda: "2 more running commands" in driver.text())
+        assert "worker 6" not in driver.text() and "worker 1" not in driver.text() and "make" not in driver.text()
+        await driver.press("down", "down", "down")
+        await driver.until(lambda: "worker 6" in driver.text())
+        assert "`etl` could not be asked" in driver.text()
+        await driver.press("y")
+        await driver.until(lambda: len(cloud.done) == 3)
 
 
 async def test_y_confirms_a_removal(tmp_path: Path) -> None:

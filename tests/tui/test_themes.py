@@ -8,8 +8,10 @@ import pytest
 from textual.color import Color
 from textual.theme import Theme
 
+from sbxtui.settings import Settings, Ui
+from sbxtui.tui.remembering import remember_theme, remembered_theme, theme_file
 from sbxtui.tui.themes import MONO_THEME, THEMES, TONES
-from tests.support.fake_services import FakeCloud, sandbox
+from tests.support.fake_services import FakeCloud, home_at, sandbox
 from tests.tui.driving import dashboard
 
 
@@ -48,3 +50,31 @@ async def test_no_color_gives_the_mono_theme_with_a_reversed_cursor(
         strip = table.render_line(1)
         assert "api" in strip.text
         assert all(segment.style is not None and segment.style.reverse for segment in strip)
+
+
+async def test_a_chosen_theme_is_there_again_next_time(tmp_path: Path) -> None:
+    home = home_at(tmp_path)
+    async with dashboard(tmp_path, FakeCloud()) as driver:
+        await driver.press("T")
+        await driver.until(lambda: remembered_theme(home) == "light")
+    async with dashboard(tmp_path, FakeCloud()) as driver:
+        assert driver.app.theme == "sbx-light"
+    assert not home.config_file.exists()
+
+
+async def test_what_the_config_says_counts_more_and_is_said(tmp_path: Path) -> None:
+    settings = Settings(home=home_at(tmp_path), ui=Ui(theme="contrast"))
+    remember_theme(settings.home, "light")
+    async with dashboard(tmp_path, FakeCloud(), settings=settings) as driver:
+        assert driver.app.theme == "sbx-contrast"
+        await driver.press("T")
+        await driver.until(lambda: "theme mono, until you leave: config.toml says contrast" in driver.toasts())
+    assert remembered_theme(settings.home) == "light"
+
+
+@pytest.mark.parametrize("kept", [b"", b"no such theme", b"\xff\xfe\x00", b"light" * 1000])
+def test_what_is_kept_and_names_no_theme_is_none(kept: bytes, tmp_path: Path) -> None:
+    file = theme_file(home_at(tmp_path))
+    file.parent.mkdir(parents=True)
+    file.write_bytes(kept)
+    assert remembered_theme(home_at(tmp_path)) == ""

@@ -23,6 +23,7 @@ from sbxtui.tui.keymap import Keymap
 from sbxtui.tui.messages import ContextAsked, LeaveAsked, WorkFailed
 from sbxtui.tui.opening import FIRST_FRAME_WAIT_S, FirstLook
 from sbxtui.tui.operations import BUSY_GROUPS
+from sbxtui.tui.remembering import remembered_theme
 from sbxtui.tui.screens.main import MainScreen
 from sbxtui.tui.tabs.registry import all_actions
 from sbxtui.tui.terminal import TerminalDriver
@@ -79,7 +80,8 @@ class Dashboard(App[None]):
         for theme in THEMES:
             self.register_theme(theme)
         # Colour filters were chosen before any theme of ours; mono needs none of them.
-        chosen = f"sbx-{settings.ui.theme}" if settings.ui.theme else DEFAULT_THEME
+        name = settings.ui.theme or remembered_theme(settings.home)
+        chosen = f"sbx-{name}" if name else DEFAULT_THEME
         self.theme = MONO_THEME if self.no_color else chosen
         self.keymap = Keymap(all_actions(), settings.keys, is_read_only=settings.ui.read_only)
 

@@ -30,9 +30,19 @@ def keep_copy(home: Home, text: str) -> Path:
         SbxError: It cannot be written.
     """
     file = copied_file(home)
+    write_private(file, text)
+    return file
+
+
+def write_private(file: Path, text: str) -> None:
+    """Put `text` in the place of a file, readable by this user alone; never half of it. Blocking.
+
+    Raises:
+        SbxError: It cannot be written.
+    """
     try:
         folder = private_dir(file.parent)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".copied.")
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{file.stem}.")
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as out:
             out.write(text)
         Path(temporary).replace(file)
@@ -40,7 +50,6 @@ def keep_copy(home: Home, text: str) -> Path:
         raise SbxError(
             f"cannot write {file}: {exc.strerror or exc}", hint="check the disk and its permissions"
         ) from exc
-    return file
 
 
 def copied_words(what: str, text: str, file: Path | None) -> str:

@@ -63,6 +63,15 @@ class Created(Message):
         self.error = error
 
 
+class LossesSeen(Message):
+    """What removing sandboxes would end: lines for each of `targets`, in their order."""
+
+    def __init__(self, targets: Sequence[Sandbox], lines: Sequence[Sequence[str]]) -> None:
+        super().__init__()
+        self.targets = targets
+        self.lines = lines
+
+
 class Changed(Message):
     """A change of one or several sandboxes ended, each in its own way. `done` is the verb as a participle."""
 

@@ -14,9 +14,11 @@ from textual.screen import Screen
 
 from sbxtui.core.errors import Conflict, SbxError
 from sbxtui.core.model import Registration, Sandbox, SandboxId, SandboxState
+from sbxtui.tui import clock
 from sbxtui.tui.endings import result_words
 from sbxtui.tui.feeding import feeder
-from sbxtui.tui.messages import Changed, Created, Opened, OutputArrived, Progress, RecordSeen, Seen
+from sbxtui.tui.losses import loss_lines
+from sbxtui.tui.messages import Changed, Created, LossesSeen, Opened, OutputArrived, Progress, RecordSeen, Seen
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.screens.create import Wish
 from sbxtui.tui.widgets.transcript import Transcript
@@ -25,6 +27,8 @@ from sbxtui.wiring import Services
 
 # Workers of these groups leave something half done when they are cut off.
 BUSY_GROUPS = frozenset({"create", "change", "run", "transfer", "lend"})
+# A question is not kept waiting longer for what could be said with it.
+_LOSSES_DEADLINE_S = 5.0
 
 
 class Operations(Screen[None]):
@@ -94,6 +98,25 @@ class Operations(Screen[None]):
     async def start_remove(self, work: str, targets: Sequence[Sandbox]) -> None:
         """End sandboxes for good, a few at a time."""
         await self._change(work, "removed", targets, lambda row: self.services.sandboxes.remove(row))
+
+    @work(exclusive=True, group="losses", exit_on_error=False)
+    async def look_for_losses(self, targets: Sequence[Sandbox]) -> None:
+        """Ask what runs in sandboxes that may be removed."""
+        lists = await asyncio.to_thread(lambda: self.services.job_lists)
+
+        async def lines_of(target: Sandbox) -> list[str]:
+            if target.state.is_gone:
+                return []
+            try:
+                async with asyncio.timeout(_LOSSES_DEADLINE_S):
+                    listing = await lists.of(await self.row_of(target), target.state)
+            except TimeoutError:
+                return loss_lines([], ["it did not answer in time: commands may run in it"], clock.now())
+            except SbxError as exc:
+                return loss_lines([], [exc.message], clock.now())
+            return loss_lines(listing.jobs, listing.problems, clock.now())
+
+        self.post_message(LossesSeen(targets, await asyncio.gather(*map(lines_of, targets))))
 
     @work(group="change", exit_on_error=False)
     async def start_rename(self, work: str, target: Sandbox, name: str) -> None:

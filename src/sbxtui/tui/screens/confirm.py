@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import ClassVar
 
 from textual import on
@@ -27,6 +28,7 @@ class ConfirmScreen(ModalScreen[bool]):
         things: What it would be done to, one line each; all are shown.
         consequence: What is lost, in words.
         verb: The button's word.
+        about: What it is about, for whoever has more to say of it: `tell_more` is only for the same.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,14 +36,18 @@ class ConfirmScreen(ModalScreen[bool]):
         Binding("y", "yes", "yes", show=False),
         Binding("n", "answer(False)", "no", show=False),
         Binding("left,right", "app.focus_next", show=False),
+        Binding("down,j", "scroll(1)", show=False),
+        Binding("up,k", "scroll(-1)", show=False),
     ]
 
-    def __init__(self, question: str, things: Sequence[str], consequence: str, verb: str) -> None:
+    def __init__(self, question: str, things: Sequence[str], consequence: str, verb: str, about: object = None) -> None:
         super().__init__()
         self.question = harmless_line(question)
         self.things = [harmless_line(thing) for thing in things]
         self.consequence = consequence
         self.verb = verb
+        self.about = about
+        self._more: list[list[str]] = []
 
     @property
     def is_typed(self) -> bool:
@@ -54,7 +60,7 @@ class ConfirmScreen(ModalScreen[bool]):
             dialog.border_title = Content(self.question)
             dialog.border_subtitle = "esc cancels" if self.is_typed else "y confirms · esc cancels"
             with VerticalScroll(id="confirm-things", can_focus=False):
-                yield Static("\n".join(f"  {thing}" for thing in self.things), markup=False)
+                yield Static(self._things_text(), markup=False, id="confirm-list")
             yield Static(self.consequence, markup=False, id="confirm-consequence")
             if self.is_typed:
                 yield Static(f"Type {len(self.things)} and press enter to {self.verb} all of them:", markup=False)
@@ -82,6 +88,17 @@ class ConfirmScreen(ModalScreen[bool]):
         if self._is_count(event.value):
             self.dismiss(True)
 
+    def tell_more(self, more: Sequence[Sequence[str]]) -> None:
+        """Say more of each thing, in lines below it; `more` is in the order of the things."""
+        self._more = [[harmless_line(line) for line in lines] for lines in more]
+        self.query_one("#confirm-list", Static).update(self._things_text())
+
+    def _things_text(self) -> str:
+        lines = []
+        for thing, more in zip_longest(self.things, self._more, fillvalue=()):
+            lines += [f"  {thing}", *(f"      {line}" for line in more)]
+        return "\n".join(lines)
+
     def action_yes(self) -> None:
         if self.is_typed:
             self.query_one("#confirm-count", Input).focus()
@@ -90,6 +107,9 @@ class ConfirmScreen(ModalScreen[bool]):
 
     def action_answer(self, is_yes: bool) -> None:
         self.dismiss(is_yes)
+
+    def action_scroll(self, lines: int) -> None:
+        self.query_one("#confirm-things").scroll_relative(y=lines, animate=False)
 
     def _is_count(self, text: str) -> bool:
         return text.strip() == str(len(self.things))

@@ -85,7 +85,8 @@ class Doing(Telling):
 
         what = f"`{owned[0].name}`" if len(owned) == 1 else f"{len(owned)} sandboxes"
         things = [f"{shown_name(one):<24} {state_text(one.state)}" for one in owned]
-        self.app.push_screen(ConfirmScreen(f"Remove {what}?", things, _loss_words(owned), "remove"), answered)
+        self.app.push_screen(ConfirmScreen(f"Remove {what}?", things, _loss_words(owned), "remove", owned), answered)
+        self.look_for_losses(owned)
 
     def do_refresh(self) -> None:
         """Ask the control plane now; after a failed opening, try that again."""
@@ -147,10 +148,17 @@ class Doing(Telling):
         self.app.push_screen(AskScreen("Adopt it as", line=line.format, check=name_problem, hint="a name"), answered)
 
     def do_theme(self) -> None:
-        """Switch to the next theme."""
+        """Switch to the next theme, and keep to it unless something else says which one."""
         self.app.theme = next_theme(self.app.theme)
         self.set_class(self.app.theme == MONO_THEME, "-mono")
-        self.tell(f"theme {self.app.theme.removeprefix('sbx-')}")
+        name = self.app.theme.removeprefix("sbx-")
+        if self.app.no_color:
+            self.tell(f"theme {name}, until you leave: NO_COLOR asks for mono")
+        elif self.settings.ui.theme:
+            self.tell(f"theme {name}, until you leave: config.toml says {self.settings.ui.theme}")
+        else:
+            self.tell(f"theme {name}")
+            self.keep_theme(name)
 
     def do_palette(self) -> None:
         """Open the list of all actions."""

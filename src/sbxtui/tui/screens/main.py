@@ -13,6 +13,7 @@ from sbxtui.tui import clock, messages
 from sbxtui.tui.fleet import key_of
 from sbxtui.tui.keymap import Keymap
 from sbxtui.tui.opening import FirstLook
+from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.screens.moving import Moving
 from sbxtui.tui.tabs.base import View
 from sbxtui.tui.tabs.run import RunTab
@@ -107,6 +108,13 @@ class MainScreen(Moving):
         self._go_to_awaited()
         self.services.watch.look_now()
         self.draw()
+
+    @on(messages.LossesSeen)
+    def losses_seen(self, message: messages.LossesSeen) -> None:
+        """Say in the dialog what would be ended, if that still is what it asks."""
+        dialog = self.app.screen
+        if isinstance(dialog, ConfirmScreen) and dialog.about is message.targets:
+            dialog.tell_more(message.lines)
 
     @on(messages.Changed)
     def changed(self, message: messages.Changed) -> None:

@@ -20,6 +20,7 @@ from sbxtui.tui.lending import lend_terminal, same_flags
 from sbxtui.tui.notes import Note, Notes
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.operations import Operations
+from sbxtui.tui.remembering import remember_theme
 from sbxtui.tui.screens.page import PageScreen
 
 
@@ -86,6 +87,14 @@ class Telling(Operations):
         if fits_sequence(text):
             self.app.copy_to_clipboard(text)
         self._keep_copy(text, what)
+
+    @work(exclusive=True, group="theme", exit_on_error=False)
+    async def keep_theme(self, name: str) -> None:
+        """Start with this theme from now on."""
+        try:
+            await asyncio.to_thread(remember_theme, self.settings.home, name)
+        except SbxError as exc:
+            self.tell(f"theme {name} is not remembered: {exc.message}", "warning", exc)
 
     @work(exclusive=True, group="copy", exit_on_error=False)
     async def _keep_copy(self, text: str, what: str) -> None:

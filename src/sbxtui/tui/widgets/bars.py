@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from sbxtui.core.model import Context, ContextKind
+from sbxtui.core.pricing import least_usd_per_hour
 from sbxtui.core.text import harmless_line
 from sbxtui.tui.actions import Action
 from sbxtui.tui.fleet import Fleet
@@ -37,7 +38,7 @@ class Bar(Static):
 
 
 class Header(Bar):
-    """Where we are: context, isolation in words, counts."""
+    """Where we are: context, isolation in words, counts, what is paid at the least, and how long machines live."""
 
     def show(self, fleet: Fleet, isolation: str, *, is_read_only: bool) -> None:
         """Draw it for the fleet's context."""
@@ -45,16 +46,17 @@ class Header(Bar):
         if fleet.context is None:
             self.say(Content.assemble((" sbx  ", "bold $sbx-key"), (limits, "bold $sbx-warn")))
             return
-        # No machine of the platform lives longer than this, whatever it does.
-        cap = "  each ends after 8h" if fleet.context.kind is ContextKind.AWS else ""
         place, tone = isolation_words(fleet.context, isolation)
         name = context_words(fleet.context)
         least = len(" sbx  ") + cell_len(name) + 2 * len("  ") + len(limits)
         if least + cell_len(place) + len(counts_text(fleet.all)) >= self.size.width:
             # How it is done may go before how many there are.
             place = _ASIDE.sub("", place)
-        used = least + cell_len(place)
-        counts = counts_text(fleet.all, max(0, self.size.width - used - 1))
+        room = max(0, self.size.width - least - cell_len(place) - 1)
+        facts = counts_text(fleet.all, room)
+        for fact in money_and_cap(fleet):
+            # What does not fit is left out whole: half a price would be a wrong one.
+            facts += f"  {fact}" * (len(facts) + 2 + len(fact) <= room)
         self.say(
             Content.assemble(
                 (" sbx  ", "bold $sbx-key"),
@@ -63,9 +65,21 @@ class Header(Bar):
                 (place, f"$sbx-{tone}"),
                 ("  ", ""),
                 (limits, "bold $sbx-warn"),
-                (counts + (cap if used + len(counts) + len(cap) < self.size.width else ""), "$sbx-muted"),
+                (facts, "$sbx-muted"),
             )
         )
+
+
+def money_and_cap(fleet: Fleet) -> list[str]:
+    """What the running sandboxes cost an hour at the least, and when the platform ends each; nothing where neither is.
+
+    A local cloud costs nothing and ends nothing.
+    """
+    if fleet.context is None or fleet.context.kind is not ContextKind.AWS:
+        return []
+    price = least_usd_per_hour(fleet.context, fleet.all)
+    # No machine of the platform lives longer than this, whatever it does.
+    return [*([f"at least ${price:.2f}/h"] if price is not None else []), "each ends after 8h"]
 
 
 def context_words(context: Context) -> str:
