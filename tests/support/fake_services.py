@@ -7,7 +7,7 @@ cannot be asked, a name that may mean another sandbox later. The same flows run 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from sbxtui.core.errors import NameTaken, SandboxNotFound, SbxError
-from sbxtui.core.jobs import Job
+from sbxtui.core.jobs import Channel, Job, JobOutput, JobPiece
 from sbxtui.core.model import (
     Context,
     ContextKind,
@@ -109,6 +109,7 @@ class FakeServices:
         self.sandboxes = FakeSandboxes(cloud)
         self.jobs = _Jobs(cloud)
         self.job_lists = _JobLists(cloud)
+        self.job_watch = _JobWatch(self.job_lists)
         self.files = LocalFiles(cloud.files_root or settings.home.cache_dir)
 
     @property
@@ -292,6 +293,10 @@ class _Jobs:
             raise
         return ExecResult(exit_code=code, stdout=b"", stderr=b"", duration_s=0.1)
 
+    async def follow(self, job: Job, *, cursor: int = 0) -> AsyncGenerator[JobPiece, None]:
+        yield JobOutput(cursor, Channel.OUT, f"said by {job.command}\n".encode())
+        await asyncio.Event().wait()
+
 
 class _JobLists:
     def __init__(self, cloud: FakeCloud) -> None:
@@ -304,6 +309,17 @@ class _JobLists:
             if jobs is None
             else JobListing(tuple(jobs))
         )
+
+
+class _JobWatch:
+    def __init__(self, lists: _JobLists) -> None:
+        self._lists = lists
+
+    async def follow(
+        self, row: Registration, state: SandboxState, *, is_asked: bool
+    ) -> AsyncGenerator[JobListing, None]:
+        yield await self._lists.of(row, state)
+        await asyncio.Event().wait()
 
 
 def job(sandbox: str, command: str, **changes: object) -> Job:

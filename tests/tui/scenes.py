@@ -20,12 +20,13 @@ from sbxtui.tui.screens.create import CreateScreen
 from sbxtui.tui.screens.page import PageScreen
 from sbxtui.tui.tabs.activity import ActivityTab
 from sbxtui.tui.tabs.files import FilesTab
+from sbxtui.tui.tabs.jobs import JobsTab
 from sbxtui.tui.tabs.registry import TABS
 from sbxtui.tui.tabs.run import LineInput
 from sbxtui.tui.widgets.fileview import FileView
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
 from sbxtui.tui.widgets.rows import RowList
-from tests.support.fake_services import FakeCloud, OnOutput, home_at, sandbox
+from tests.support.fake_services import FakeCloud, OnOutput, home_at, job, sandbox
 from tests.tui.acting import Act, Scene, Seen, key_of_action
 from tests.tui.driving import Driver
 
@@ -230,11 +231,10 @@ def on_files(root: Path) -> Scene:
     def is_listed(driver: Driver) -> bool:
         return "/work/notes.txt" in paths(driver) and has_focus(RowList)(driver) is True
 
-    go = (key_of_action("tab_files"), key_of_action("next_pane"))
     return Scene(
         cloud,
         (
-            Act("row_last", lambda driver: _row_of("/work/notes.txt", driver), go, is_ready=is_listed),
+            Act("row_last", lambda driver: _row_of("/work/notes.txt", driver), _to("files"), is_ready=is_listed),
             Act("row_first", lambda driver: _row_of("/work/src", driver)),
             Act("files_copy", is_copied("/work/src")),
             Act("files_rename", is_asked(AskScreen, "Move src to")),
@@ -286,6 +286,35 @@ def _row_of(path: str, driver: Driver) -> bool:
     return row is not None and row.key == path
 
 
+def on_jobs(root: Path) -> Scene:
+    cloud = FakeCloud(sandboxes=[sandbox("api")], running={"api": [job("api", "make", has_terminal=True)]})
+
+    def tab(driver: Driver) -> JobsTab:
+        return driver.main.query_one(JobsTab)
+
+    def begin(driver: Driver) -> None:
+        cloud.running["api"] = [job("api", "make", has_terminal=True), job("api", "make test", id="j2")]
+
+    return Scene(
+        cloud,
+        (
+            Act("job_copy", is_copied("j1"), _to("jobs"), is_ready=lambda driver: tab(driver).selected),
+            Act("job_details", is_asked(PageScreen, "A job")),
+            Act("job_signal", is_asked(ChooseScreen, "Signal job"), ("escape",)),
+            Act("job_remove", is_asked(ConfirmScreen, "Remove job"), ("escape",)),
+            # A screen in memory cannot be lent; on a terminal the job gets it.
+            Act("job_attach", lambda driver: any("cannot be lent" in told for told in driver.toasts()), ("escape",)),
+            Act("job_refresh", lambda driver: len(tab(driver).jobs) == 2, arrange=begin),
+            Act("job_follow", lambda driver: "said by make" in driver.text()),
+        ),
+    )
+
+
+def _to(tab_id: str) -> tuple[str, str]:
+    """Keys that go into a tab from the list."""
+    return key_of_action(f"tab_{tab_id}"), key_of_action("next_pane")
+
+
 def on_activity(root: Path) -> Scene:
     store = Store.open(home_at(root))
     for kind in ("sandbox.suspend", "sandbox.resume"):
@@ -295,11 +324,15 @@ def on_activity(root: Path) -> Scene:
     def tab(driver: Driver) -> ActivityTab:
         return driver.main.query_one(ActivityTab)
 
-    go = (key_of_action("tab_activity"), key_of_action("next_pane"))
     return Scene(
         FakeCloud(sandboxes=[sandbox("api")]),
         (
-            Act("activity_copy", is_copied("sbx start api"), go, is_ready=lambda driver: len(tab(driver).changes) == 2),
+            Act(
+                "activity_copy",
+                is_copied("sbx start api"),
+                _to("activity"),
+                is_ready=lambda driver: len(tab(driver).changes) == 2,
+            ),
             Act("activity_scope", lambda driver: tab(driver).is_all),
             Act("activity_open", is_asked(PageScreen, "A change")),
         ),
@@ -315,5 +348,6 @@ SCENES: tuple[Callable[[Path], Scene], ...] = (
     on_output,
     on_files,
     on_a_file,
+    on_jobs,
     on_activity,
 )
