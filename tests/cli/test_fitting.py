@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from sbxtui.cli import show
 from sbxtui.cli.fitting import Cut, cells, fit, shortened
+from sbxtui.core.model import Event
 from tests.support.on_terminal import sbx_on_terminal
 from tests.support.sbx import Sbx
 
@@ -80,3 +82,15 @@ def test_a_record_is_for_people_unless_json_was_asked_for(sbx: Sbx, app: str) ->
     compact = sbx.ok("inspect", app, "--json")
     assert len(compact.out.splitlines()) == 1
     assert json.loads(shown.out) == compact.json
+
+
+def test_events_stand_in_columns_whatever_their_subject_is_called() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    events = [
+        Event(1, at, "local", "job.exit", subject, "cli:you", {"exit_code": 1, "changed": ["network", "labels"]})
+        for subject in ("a", "\x1b[31mred\nline")
+    ]
+    lines = [show.event_line(event) for event in events]
+    assert len({line.index("cli:you") for line in lines}) == 1
+    assert lines[0].endswith("exit_code=1 changed=network,labels")
+    assert "red line" in lines[1]

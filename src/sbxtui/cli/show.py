@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sbxtui.cli.fitting import Cut
+from sbxtui.cli.fitting import GAP, Cut, padded
 from sbxtui.cli.output import Output
 from sbxtui.core.isolation import short_isolation
 from sbxtui.core.jobs import Job, JobExit
@@ -120,11 +120,15 @@ def event_json(event: Event) -> dict[str, object]:
 
 def event_line(event: Event) -> str:
     """An event on one line for people."""
-    data = " ".join(f"{key}={value}" for key, value in event.data.items() if value not in ("", None))
-    text = (
-        f"{event.at.astimezone():%Y-%m-%d %H:%M:%S}  {event.kind:<20}  {event.subject:<20}  {event.actor:<10}  {data}"
-    )
-    return harmless_line(text, limit=300).rstrip()
+    columns = ((event.kind, 17), (event.subject, 16), (event.actor, 10))
+    texts = [padded(harmless_line(text), width) for text, width in columns]
+    data = " ".join(f"{key}={_listed(value)}" for key, value in event.data.items() if value not in ("", None))
+    when = f"{event.at.astimezone():%Y-%m-%d %H:%M:%S}"
+    return GAP.join([when, *texts, harmless_line(data, limit=220)]).rstrip()
+
+
+def _listed(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def file_json(info: FileInfo) -> dict[str, object]:

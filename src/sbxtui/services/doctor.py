@@ -90,7 +90,8 @@ async def _home(patient: Patient) -> Check:
         await asyncio.to_thread(private_dir, folder)
         if not os.access(folder, os.W_OK):
             return Check("home", "fail", f"{folder} cannot be written", "set SBX_HOME to a folder you can write")
-    return Check("home", "ok", str(home.state_dir))
+    has_settings = await asyncio.to_thread(home.config_file.exists)
+    return Check("home", "ok", f"{home.state_dir}; settings: {home.config_file}{'' if has_settings else ' (none yet)'}")
 
 
 async def _store(patient: Patient) -> Check:
