@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sbxtui.store.contexts import Contexts
     from sbxtui.store.db import Store
     from sbxtui.store.events import Events
+    from sbxtui.store.links import Links
     from sbxtui.store.registry import Registry
     from sbxtui.store.seed import SeedReport
 
@@ -223,9 +224,15 @@ class Services:
         return Files(self.guests, self.events, self.actor)
 
     @cached_property
+    def links(self) -> Links:
+        """What shall be kept true between this machine and sandboxes."""
+        from sbxtui.store.links import Links
+
+        return Links(self.store)
+
+    @cached_property
     def syncs(self) -> Syncs:
         """Folders kept equal with sandboxes."""
         from sbxtui.services.sync.syncs import Syncs
-        from sbxtui.store.links import Links
 
-        return Syncs(self.settings.home, self.guests, Links(self.store), self.actor)
+        return Syncs(self.settings.home, self.guests, self.links, self.actor)

@@ -22,7 +22,7 @@ from sbxguest.tree.stage import Stage, stage_paths
 from sbxguest.tree.trash import Trash
 from sbxtui.core.errors import FileMissing
 from sbxtui.guest.tree import GuestTree, Manifest, Step, Wanted, _batch_body
-from sbxtui.guest.treewire import BlobState, TreeHello
+from sbxtui.guest.treewire import BlobState, Changes, TreeHello
 
 
 def _no_fault(point: str) -> None:
@@ -47,7 +47,8 @@ class DirectTree(GuestTree):
         self.epoch = "boot-1"
         self.guest_id = "guest-1"
         self.sent: list[bytes] = []
-        self.is_answering = True
+        self._told: set[bytes] = set()
+        self._bell = asyncio.Event()
         self._open()
 
     def _open(self) -> None:
@@ -85,7 +86,7 @@ class DirectTree(GuestTree):
         self.fault("scan")
         table = ignore or {}
         options = ScanOptions(has_digests=has_digests, is_deep=is_deep, texts=lambda path, _fd: table.get(path, ()))
-        return Manifest(tuple(scan(self.root, paths, options)), "")
+        return Manifest(tuple(scan(self.root, paths, options)), "0")
 
     async def batch(self, batch_id: str, steps: Iterable[Step] | AsyncIterable[Step]) -> list[Result]:
         """Make operations in order."""
@@ -116,6 +117,19 @@ class DirectTree(GuestTree):
     def _note(self, step: Step) -> None:
         if step.content:
             self.sent.append(step.op.path)
+
+    def tell(self, *paths: bytes) -> None:
+        """Let whoever waits for changes know of these."""
+        self._told.update(paths)
+        self._bell.set()
+
+    async def changes(self, cursor: str, *, wait_s: float = 25.0) -> Changes:
+        """What `tell` was told, when there is something."""
+        await self._bell.wait()
+        self._bell.clear()
+        self.fault("listening")
+        told, self._told = self._told, set()
+        return Changes("1", tuple(told), False)
 
     async def blob(self, digest: bytes) -> BlobState:
         """How much of a large content is here."""

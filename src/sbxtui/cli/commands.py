@@ -20,7 +20,9 @@ from sbxtui.cli.stdin import read_stdin
 from sbxtui.cli.terminal import check_terminal, run_on_terminal, terminal_size
 from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.jobs import Job
+from sbxtui.core.model import Registration
 from sbxtui.services.jobs import Command, OnOutput
+from sbxtui.store.links import Wanted
 
 _NOT_STARTED = (126, 127)
 _LEAVE_S = 5.0
@@ -30,6 +32,7 @@ async def exec_(call: Call) -> int:
     """Run a command in a sandbox."""
     command, is_lending = command_of(call), is_interactive_terminal(call)
     row = await call.services.sandboxes.find(call.args.sandbox)
+    await _flush(call, row)
     if call.args.detach:
         return _begun(call, await call.services.jobs.start(row, command, has_stdin=call.args.stdin))
     if is_lending:
@@ -41,6 +44,20 @@ async def exec_(call: Call) -> int:
         )
         killed = await watch.words(result)
     return finish(call, result, killed=killed)
+
+
+async def _flush(call: Call, row: Registration) -> None:
+    """What was saved in a synced folder before this command is there when the command runs."""
+    if call.args.no_flush:
+        return
+    link = await asyncio.to_thread(call.services.links.find, row.context, "sync", row.name)
+    if link is None or not link.is_served or link.wanted is not Wanted.RUNNING:
+        return
+    try:
+        await call.services.syncs.flush(row)
+    except SbxError as exc:
+        exc.hint = f"{exc.hint}; or add --no-flush" if exc.hint else "add --no-flush to run it all the same"
+        raise
 
 
 async def attach(call: Call) -> int:

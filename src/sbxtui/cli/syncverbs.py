@@ -29,7 +29,10 @@ def add_sync_verbs(add: Adder) -> None:
     start.add_argument("folder", nargs="?", default=".", metavar="DIR", help="of this machine (default: this one)")
     start.add_argument("--to", default="", metavar="PATH", help="folder of the sandbox (default: its work folder)")
     start.add_argument(
-        "--mode", default="push", choices=["push", "mirror"], help="mirror: also remove what only the sandbox has"
+        "--mode",
+        default="push",
+        choices=["push", "two-way", "mirror"],
+        help="two-way: also take over what the sandbox changes; mirror: also remove what only it has",
     )
     start.add_argument("--once", action="store_true", help="carry over what differs now, and end")
     verbs("ls", "sync:ls", "list synced folders")

@@ -183,6 +183,7 @@ def _commands(add: Adder) -> None:
         _place(parser, *(["--workdir", "-w"] if parser is execute else []))
         parser.add_argument("--timeout", type=seconds, default=None, metavar="S", help="kill it with all its children")
     execute.add_argument("--tty", "-t", action="store_true", help="run it on a terminal; -it is yours")
+    execute.add_argument("--no-flush", action="store_true", help="do not wait until a synced folder is in the sandbox")
     execute.add_argument("--detach", "-d", action="store_true", help="print the job's id and leave it running")
     execute.add_argument("--env", "-e", type=variable, action="append", default=[], metavar="K=V", help="a variable")
     execute.add_argument("--env-file", action="append", default=[], metavar="FILE", help="K=V lines")

@@ -27,6 +27,7 @@ class TwoFolders:
     pair: Pair
     cycle: Cycle
     state_dir: Path
+    taking_in: Intake | None = None
 
     def both(self, name: str) -> tuple[str | None, str | None]:
         """The content of a file on both sides; None where it is not."""
@@ -35,7 +36,7 @@ class TwoFolders:
     @contextmanager
     def intake(self) -> Iterator[Intake]:
         """What takes changes in, here."""
-        intake = Intake(self.pair.folder.root, self.state_dir / "stage")
+        intake = Intake(self.pair.folder, self.state_dir / "stage")
         try:
             yield intake
         finally:
@@ -59,9 +60,12 @@ def two_folders(
     guest = DirectTree(os.fspath(there), fault)
     ancestors = Ancestors.open(state_dir / "link.db")
     pair = Pair(folder, guest, ancestors, mode)
+    intake = Intake(folder, state_dir / "stage") if mode is Mode.TWO_WAY else None
     try:
-        yield TwoFolders(here, there, guest, pair, Cycle(pair), state_dir)
+        yield TwoFolders(here, there, guest, pair, Cycle(pair, intake=intake), state_dir, intake)
     finally:
+        if intake is not None:
+            intake.close()
         ancestors.close()
         guest.close()
         folder.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sbxtui.core.errors import Conflict, GuestUnreachable
 from sbxtui.services.sync.link import LiveLink
+from sbxtui.services.sync.model import Mode
 from sbxtui.services.sync.status import LinkState, Status
 from tests.services.sync.pairs import TwoFolders, two_folders
 
@@ -23,7 +24,7 @@ class Running:
     def __init__(self, two: TwoFolders) -> None:
         self.two = two
         self._bell = asyncio.Event()
-        self.link = LiveLink(two.pair, self._said)
+        self.link = LiveLink(two.pair, self._said, intake=two.taking_in)
         self.seen: list[tuple[LinkState, str]] = []
 
     @property
@@ -71,8 +72,8 @@ def tree(root: Path) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    with two_folders(tmp_path) as two:
+async def running(tmp_path: Path, *, mode: Mode = Mode.PUSH) -> AsyncIterator[Running]:
+    with two_folders(tmp_path, mode=mode) as two:
         live = Running(two)
         task = asyncio.create_task(live.link.run())
         try:
@@ -226,7 +227,7 @@ async def test_a_file_that_is_written_all_the_time_does_not_keep_others_waiting(
         await live.until_equal()
 
 
-async def test_a_full_disk_is_told_and_passes(tmp_path: Path) -> None:
+async def test_a_new_file_beside_the_sandboxs_own_leaves_those_alone(tmp_path: Path) -> None:
     async with running(tmp_path) as live:
         await live.until_state(LinkState.WATCHING)
         (live.two.there / "d").mkdir()
@@ -235,3 +236,49 @@ async def test_a_full_disk_is_told_and_passes(tmp_path: Path) -> None:
         (live.two.here / "d" / "y").write_text("mine")
         await live.until(lambda: live.two.both("d/y") == ("mine", "mine"))
         assert live.two.both("d/x") == (None, "theirs")
+
+
+async def test_a_two_way_link_takes_the_sandboxs_changes_over_and_echoes_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, mode=Mode.TWO_WAY) as live:
+        await live.until_state(LinkState.WATCHING)
+        (live.two.there / "d").mkdir()
+        (live.two.there / "d" / "theirs").write_text("1")
+        live.two.guest.tell(b"d/theirs")
+        await live.until_equal()
+        (live.two.here / "mine").write_text("2")
+        await live.until_equal()
+        (live.two.there / "mine").unlink()
+        (live.two.here / "d" / "theirs").unlink()
+        live.two.guest.tell(b"mine")
+        await live.until(lambda: tree(live.two.here) == {"d": "dir"} == tree(live.two.there))
+        assert live.status.pulled == 3
+        assert live.two.guest.sent == [b"mine"]
+
+
+async def test_a_two_way_link_leaves_both_versions_of_what_both_edited(tmp_path: Path) -> None:
+    async with running(tmp_path, mode=Mode.TWO_WAY) as live:
+        (live.two.here / "p").write_text("base")
+        await live.until_equal()
+        (live.two.there / "p").write_text("theirs")
+        (live.two.here / "p").write_text("mine")
+        (live.two.here / "q").write_text("other")
+        live.two.guest.tell(b"p")
+        await live.until(lambda: live.status.conflicts == (b"p",) and live.two.both("q")[1] == "other")
+        assert live.two.both("p") == ("mine", "theirs")
+
+
+async def test_an_edit_beats_a_deletion_on_the_other_side(tmp_path: Path) -> None:
+    async with running(tmp_path, mode=Mode.TWO_WAY) as live:
+        for name in ("a", "b"):
+            (live.two.here / name).write_text("base")
+        await live.until_equal()
+        live.link.pause(True)
+        await live.until_state(LinkState.PAUSED)
+        (live.two.here / "a").unlink()
+        (live.two.there / "a").write_text("edited there")
+        (live.two.here / "b").write_text("edited here")
+        (live.two.there / "b").unlink()
+        live.link.pause(False)
+        await live.until(
+            lambda: tree(live.two.here) == tree(live.two.there) == {"a": "edited there", "b": "edited here"}
+        )

@@ -6,13 +6,15 @@ What is known of the sandbox may be wrong at any time; every change made there s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from sbxtui.core.errors import FileMissing
 from sbxtui.services.sync.halts import Halt, find_lost_root
 from sbxtui.services.sync.ignores import decides_what_is_left_out
-from sbxtui.services.sync.model import Path, Plan, Side
+from sbxtui.services.sync.intake import Intake
+from sbxtui.services.sync.model import Change, Path, Plan, Side
 from sbxtui.services.sync.pair import Outcomes, Pair
+from sbxtui.services.sync.review import is_safe
 from sbxtui.services.sync.status import LinkState, Status
 from sbxtui.services.sync.watch import EVERYTHING
 
@@ -24,6 +26,11 @@ OnStatus = Callable[[Status], None]
 class Cycle:
     """Turns of one link.
 
+    Args:
+        pair: The two folders.
+        on_status: Called at each change of `status`.
+        intake: Of a two-way link: what takes the sandbox's changes in.
+
     Attributes:
         pair: The two folders.
         status: How the link is.
@@ -32,8 +39,9 @@ class Cycle:
         scan_s: How long the last look at everything took.
     """
 
-    def __init__(self, pair: Pair, on_status: OnStatus = lambda status: None) -> None:
+    def __init__(self, pair: Pair, on_status: OnStatus = lambda status: None, *, intake: Intake | None = None) -> None:
         self.pair = pair
+        self._intake = intake
         self.status = Status()
         self.look_again: set[Path] = set()
         self.failed: set[Path] = set()
@@ -60,15 +68,19 @@ class Cycle:
         self._scanned(started_s)
         await self._carry_out(self.pair.compare(), LinkState.SEEDING)
 
-    async def follow(self, hinted: Iterable[Path]) -> int:
-        """Look at some paths of this machine, and carry over what changed there; returns how many changes that were.
+    async def follow(self, hinted: Iterable[Path], there: Iterable[Path] = ()) -> int:
+        """Look at some paths, and carry over what changed there; returns how many changes that were.
 
-        The sandbox is taken to be as it was left; it is not asked if there is nothing to carry over.
+        Everywhere else the sandbox is taken to be as it was left; it is not asked if there is nothing to carry over.
+
+        Args:
+            hinted: Paths of this machine.
+            there: Paths of the sandbox.
 
         Raises:
             SbxError: See `compare`.
         """
-        asked = set(hinted)
+        asked, asked_there = set(hinted), set(there)
         await self.pair.load()
         started_s = time.monotonic()
         if EVERYTHING in asked or len(asked) > _MANY_PATHS or any(decides_what_is_left_out(path) for path in asked):
@@ -77,10 +89,13 @@ class Cycle:
                 return 0
             await self.pair.look_here()
             self._scanned(started_s)
-            planned = self.pair.compare()
+            asked = {EVERYTHING}
         else:
             await self.pair.look_here(asked)
-            planned = self.pair.compare(asked)
+        if asked_there:
+            await self.pair.look_there(None if EVERYTHING in asked_there else asked_there)
+        both = asked | asked_there
+        planned = self.pair.compare(None if EVERYTHING in both else both)
         if planned.changes and self.pair.hello is None:
             await self.pair.greet()
         await self._carry_out(planned, LinkState.PUSHING)
@@ -100,12 +115,29 @@ class Cycle:
         await self.pair.adopt(planned)
         self.look_again = self.pair.unsettled()
         self.failed = set()
+        self.status.failed = {}
         changes = [change for change in planned.changes if change.side is Side.GUEST]
         if changes:
             self.status.pending = len(changes)
             self.tell(doing)
             await self._take_note(await self.pair.push(changes, self._progress(len(changes), doing)))
+        if self._intake is not None:
+            await self._take_in([change for change in planned.changes if change.side is Side.LOCAL])
         self._figures()
+
+    async def _take_in(self, changes: Sequence[Change]) -> None:
+        """Make the sandbox's changes here, but for links that lead out of the folder."""
+        assert self._intake is not None, "only two-way links take changes in"
+        refused = {change.path: "unsafe_link" for change in changes if not is_safe(change)}
+        wanted = [change for change in changes if change.path not in refused]
+        if wanted:
+            self.tell(LinkState.PULLING)
+            outcomes = await self.pair.pull(wanted, self._intake, lambda size_bytes: None)
+            self.status.pulled += len(outcomes.done)
+            # Somebody here was faster: that is another change now.
+            self.look_again |= outcomes.moved_on | outcomes.again
+            refused |= outcomes.failed
+        self.status.failed = {**self.status.failed, **refused}
 
     def _halt(self, *halts: Halt) -> None:
         self.status.halts = tuple(halt.code for halt in halts)
@@ -126,7 +158,7 @@ class Cycle:
         self.status.pending = 0
         self.look_again |= outcomes.again
         self.failed = set(outcomes.failed)
-        self.status.failed = outcomes.failed
+        self.status.failed = dict(outcomes.failed)
         if outcomes.moved_on:
             await self.pair.look_there(outcomes.moved_on)
             await self.pair.adopt(self.pair.compare(outcomes.moved_on))
@@ -141,6 +173,4 @@ class Cycle:
         status.entries = len(pair.local.entries)
         status.conflicts = tuple(sorted(pair.conflicts))
         status.guest_changes = len(pair.guest_changes)
-        if not self.failed:
-            status.failed = {}
         status.problems = {**pair.local.problems(), **pair.there.problems(), **status.failed}

@@ -15,12 +15,12 @@ from pathlib import Path as FilePath
 
 from sbxguest.tree import Outcome, Result, State, TreeError
 from sbxguest.tree.apply import Applier
-from sbxguest.tree.root import Root
 from sbxguest.tree.stage import Incoming, Stage, stage_paths
 from sbxguest.tree.trash import Trash
 from sbxtui.core.errors import AccessDenied
 from sbxtui.guest.tree import GuestTree, Wanted
 from sbxtui.home import private_dir
+from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.model import Change, Op, Path
 from sbxtui.services.sync.transfer import Made, in_batches, wire_op
 
@@ -31,26 +31,38 @@ class Intake:
     """Makes changes in a folder of this machine. Close it. Its methods are used one at a time.
 
     Args:
-        root: The folder.
+        folder: Where the changes are made.
         state_dir: Where things wait and the trash is, if that is on the folder's disk; else it is beside the folder.
 
     Raises:
         AccessDenied: There is no place for them.
     """
 
-    def __init__(self, root: Root, state_dir: FilePath) -> None:
+    def __init__(self, folder: Folder, state_dir: FilePath) -> None:
         private_dir(state_dir.parent)
-        try:
-            self._stage = Stage(root, (os.fspath(state_dir), *stage_paths(root)))
-        except TreeError as exc:
-            raise AccessDenied(f"files cannot be brought into {root.path}: {exc.message}") from exc
-        self.trash = Trash(self._stage)
-        self._applier = Applier(root, self._stage, self.trash)
+        self._folder = folder
+        self._state_dir = state_dir
+        self._open()
 
     def close(self) -> None:
         """Close it; the trash stays."""
         self._applier.forget()
         self._stage.close()
+
+    def _open(self) -> None:
+        root = self._folder.root
+        try:
+            self._stage = Stage(root, (os.fspath(self._state_dir), *stage_paths(root)))
+        except TreeError as exc:
+            raise AccessDenied(f"files cannot be brought into {root.path}: {exc.message}") from exc
+        self.trash = Trash(self._stage)
+        self._applier = Applier(root, self._stage, self.trash)
+
+    def _follow_root(self) -> None:
+        """If another folder is meant by now, that is where changes are made."""
+        if self._applier.root is not self._folder.root:
+            self.close()
+            self._open()
 
     async def fetch(
         self,
@@ -72,6 +84,7 @@ class Intake:
         Raises:
             SbxError: The sandbox does not answer. What was yielded is done.
         """
+        self._follow_root()
         for batch in in_batches(changes, there):
             contents, failures = await self._receive(batch, there, guest, on_bytes)
             made = await asyncio.to_thread(self._apply, batch, here, contents, failures)
@@ -80,6 +93,7 @@ class Intake:
 
     def restore(self, changes: Sequence[Change], here: Mapping[Path, State]) -> list[Made]:
         """Make changes in their order, with contents from the trash. Blocking."""
+        self._follow_root()
         contents: dict[Path, str] = {}
         failures: dict[Path, str] = {}
         for change in changes:

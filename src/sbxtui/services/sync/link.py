@@ -10,6 +10,8 @@ from contextlib import AbstractAsyncContextManager
 
 from sbxtui.core.errors import Conflict, SbxError, StoreError, TimedOut
 from sbxtui.services.sync.cycle import Cycle, OnStatus
+from sbxtui.services.sync.intake import Intake
+from sbxtui.services.sync.listen import GuestWatch
 from sbxtui.services.sync.model import Path
 from sbxtui.services.sync.pair import Pair
 from sbxtui.services.sync.status import LinkState, Status
@@ -36,13 +38,16 @@ class LiveLink:
     Args:
         pair: The two folders.
         on_status: Called with the status after each change of it, often.
+        intake: Of a two-way link: what takes the sandbox's changes in.
     """
 
-    def __init__(self, pair: Pair, on_status: OnStatus = lambda status: None) -> None:
+    def __init__(self, pair: Pair, on_status: OnStatus = lambda status: None, *, intake: Intake | None = None) -> None:
         self._pair = pair
-        self._cycle = Cycle(pair, on_status)
+        self._cycle = Cycle(pair, on_status, intake=intake)
         self._on_status = on_status
         self._hinted: dict[Path, float] = {}
+        self._hinted_there: set[Path] = set()
+        self._guest_watch = None if intake is None else GuestWatch(pair, self.hint_there)
         self._bell = asyncio.Event()
         self._is_stopped = False
         self._is_paused = False
@@ -60,6 +65,11 @@ class LiveLink:
         now_s = time.monotonic()
         for path in paths:
             self._hinted.setdefault(path, now_s)
+        self._bell.set()
+
+    def hint_there(self, paths: Iterable[Path]) -> None:
+        """Look at these paths of the sandbox soon."""
+        self._hinted_there.update(paths)
         self._bell.set()
 
     def pause(self, is_paused: bool) -> None:
@@ -86,14 +96,17 @@ class LiveLink:
             SbxError: It cannot go on: the sandbox is gone, its guest is too old, the state cannot be kept.
         """
         watch = FolderWatch(os.fsencode(self._pair.folder.root.path), self.hint, self._trouble)
-        watching = asyncio.create_task(watch.run())
+        watching = [asyncio.create_task(watch.run())]
+        if self._guest_watch is not None:
+            watching.append(asyncio.create_task(self._guest_watch.run()))
         try:
             await self._turns()
         finally:
             for timer in self._timers:
                 timer.cancel()
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
             self._cycle.tell(LinkState.ENDED, self.status.words)
 
     async def _turns(self) -> None:
@@ -119,12 +132,15 @@ class LiveLink:
         elif self._must_compare:
             async with self._lock():
                 self._hinted.clear()
+                self._hinted_there.clear()
                 self._must_compare = False
                 await self._cycle.compare()
+            self._wake()
             self._look_again()
         elif self.status.state is LinkState.HALTED:
             await self._ring(None)
             self._hinted.clear()
+            self._hinted_there.clear()
         else:
             await self._changes()
 
@@ -138,14 +154,20 @@ class LiveLink:
             self._must_compare = True
         if self._is_stopped or self._is_paused or self._must_compare:
             return
-        if not self._hinted:
+        if not (self._hinted or self._hinted_there):
             self.hint({EVERYTHING})
         await self._settle()
         async with self._lock():
             hinted, self._hinted = self._hinted, {}
-            if await self._cycle.follow(hinted):
-                self.status.lags_s.append(time.monotonic() - min(hinted.values()))
+            there, self._hinted_there = self._hinted_there, set()
+            if await self._cycle.follow(hinted, there):
+                self.status.lags_s.append(time.monotonic() - min(hinted.values(), default=time.monotonic()))
+                self._wake()
         self._look_again()
+
+    def _wake(self) -> None:
+        if self._guest_watch is not None:
+            self._guest_watch.wake()
 
     def _look_again(self) -> None:
         """Come back to what could not be settled."""
@@ -174,7 +196,7 @@ class LiveLink:
 
     async def _ring(self, timeout_s: float | None) -> None:
         """Wait until something is asked for or hinted at, or for so long."""
-        if not (self._hinted or self._is_stopped):
+        if not (self._hinted or self._hinted_there or self._is_stopped):
             await self._wait(timeout_s)
         self._bell.clear()
 

@@ -49,6 +49,7 @@ class Pair:
         there: What the sandbox holds.
         base: What both agreed on.
         hello: What the sandbox last said of its folder.
+        cursor: Where the sandbox's changes go on after it was looked at as a whole.
         conflicts, guest_changes: As of the last comparison, by path.
     """
 
@@ -60,6 +61,7 @@ class Pair:
         self.local, self.there = Picture(), Picture()
         self.base: dict[Path, Entry] = {}
         self.hello: TreeHello | None = None
+        self.cursor = ""
         self.conflicts: dict[Path, Difference] = {}
         self.guest_changes: dict[Path, Difference] = {}
         self._version = -1
@@ -92,6 +94,7 @@ class Pair:
             self.hello = await self.guest.hello()
             manifest = await self.guest.scan(ignore=texts)
             self.there.take_all(rules.without_ignored(manifest.records))
+            self.cursor = manifest.cursor
         else:
             asked = list(paths)
             above = await self.guest.scan(above_of(asked), is_deep=False, ignore=texts)

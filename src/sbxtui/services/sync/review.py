@@ -54,7 +54,7 @@ async def review(pair: Pair, paths: Sequence[Path] = ()) -> Reviewed:
     planned = plan(pair.base, pair.local.listing(), pair.there.listing(), Mode.TWO_WAY)
     halts = halts or pair.halts(planned)
     wanted = [change for change in planned.changes if change.side is Side.LOCAL and _is_asked(change, paths)]
-    refused = {change.path: "unsafe_link" for change in wanted if not _is_safe(change)}
+    refused = {change.path: "unsafe_link" for change in wanted if not is_safe(change)}
     return Reviewed(tuple(change for change in wanted if change.path not in refused), planned.conflicts, halts, refused)
 
 
@@ -64,7 +64,7 @@ def _is_asked(change: Change, paths: Sequence[Path]) -> bool:
     return change.op is Op.MKDIR and any(path.startswith(change.path + b"/") for path in paths)
 
 
-def _is_safe(change: Change) -> bool:
+def is_safe(change: Change) -> bool:
     """Whether a link of the sandbox's stays in the folder: one that does not would lead this machine's programs out."""
     if change.entry is None or change.entry.kind is not Kind.LINK:
         return True

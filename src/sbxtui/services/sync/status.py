@@ -22,6 +22,7 @@ class LinkState(StrEnum):
     SEEDING = "seeding"
     WATCHING = "watching"
     PUSHING = "pushing"
+    PULLING = "pulling"
     PAUSED = "paused"
     HALTED = "halted"
     OFFLINE = "offline"
@@ -36,7 +37,7 @@ class Status:
         words: Why it is halted, offline or without hints.
         halts: The codes of the reasons it is halted for.
         pending: Changes that are still to be carried over.
-        pushed, sent_bytes: Changes that were carried over since this process acts on it, and their content.
+        pushed, pulled, sent_bytes: Changes made there and here since this process acts on it, and the content sent.
         problems: Paths that are left alone, and the word for why; `failed` those of them that the sandbox refused.
         lags_s: From the first hint of a change to its being in the sandbox, the last of them.
     """
@@ -48,6 +49,7 @@ class Status:
     pending: int = 0
     sent_bytes: int = 0
     pushed: int = 0
+    pulled: int = 0
     scans: int = 0
     last_scan_at_s: float = 0.0
     trouble: str = ""
@@ -66,6 +68,7 @@ class Status:
             "entries": self.entries,
             "pending": self.pending,
             "pushed": self.pushed,
+            "pulled": self.pulled,
             "sent_bytes": self.sent_bytes,
             "scans": self.scans,
             "last_scan_age_s": round(time.time() - self.last_scan_at_s, 1) if self.last_scan_at_s else None,

@@ -118,8 +118,8 @@ class Syncs:
         """
         owner = str(own_identity())
         try:
-            async with self.opened(row, SyncSpec.of(link)) as pair:
-                live = LiveLink(pair, on_status)
+            async with self.opened(row, SyncSpec.of(link)) as pair, self._taking_in(row, pair) as intake:
+                live = LiveLink(pair, on_status, intake=intake)
                 keeper = asyncio.create_task(self._obey(link, live, pair))
                 try:
                     await live.run()
@@ -200,8 +200,9 @@ class Syncs:
         """
         try:
             async with self.opened(row, SyncSpec.of(link)) as pair, pair.ancestors.cycle(timeout_s=_FLUSH_TIMEOUT_S):
-                cycle = Cycle(pair, on_status)
-                await cycle.compare()
+                async with self._taking_in(row, pair) as intake:
+                    cycle = Cycle(pair, on_status, intake=intake)
+                    await cycle.compare()
                 status = cycle.status
             await asyncio.to_thread(self._links.say, link, {**status.as_json(), "state": LinkState.ENDED.value})
         finally:
@@ -224,13 +225,25 @@ class Syncs:
             NotFound: The sandbox has no link. TimedOut: Somebody else is at it for too long.
         """
         link = await asyncio.to_thread(self.find, row)
-        stage = self.state_file(row).with_suffix(".stage")
         async with self.opened(row, SyncSpec.of(link)) as pair, pair.ancestors.cycle(timeout_s=_FLUSH_TIMEOUT_S):
-            intake = await asyncio.to_thread(Intake, pair.folder.root, stage)
+            intake = await asyncio.to_thread(self._intake, row, pair)
             try:
                 yield pair, intake
             finally:
                 intake.close()
+
+    @asynccontextmanager
+    async def _taking_in(self, row: Registration, pair: Pair) -> AsyncIterator[Intake | None]:
+        """What takes the sandbox's changes in, for a two-way link."""
+        intake = await asyncio.to_thread(self._intake, row, pair) if pair.mode is Mode.TWO_WAY else None
+        try:
+            yield intake
+        finally:
+            if intake is not None:
+                intake.close()
+
+    def _intake(self, row: Registration, pair: Pair) -> Intake:
+        return Intake(pair.folder, self.state_file(row).with_suffix(".stage"))
 
     async def conflicts(self, row: Registration) -> tuple[ConflictView, ...]:
         """Paths both sides changed, as of the last comparison."""
