@@ -113,7 +113,7 @@ class Cycle:
             self._halt(*halts)
             return
         await self.pair.adopt(planned)
-        self.look_again = self.pair.unsettled()
+        self.look_again = self.pair.local.unsettled()
         self.failed = set()
         self.status.failed = {}
         changes = [change for change in planned.changes if change.side is Side.GUEST]

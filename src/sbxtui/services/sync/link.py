@@ -30,6 +30,9 @@ _LOCK_TIMEOUT_S = 600.0
 # A file that is being written is looked at again after so long, then at longer and longer pauses.
 _AGAIN_S = (0.05, 0.2, 0.8, 2.0)
 _CLOCK_JUMP_S = 5.0
+# A disk may be mounted again, and permissions be given back.
+_CAN_PASS = frozenset({"local_root_missing", "local_unreadable"})
+_HALTED_AGAIN_S = 5.0
 
 
 class LiveLink:
@@ -138,7 +141,9 @@ class LiveLink:
             self._wake()
             self._look_again()
         elif self.status.state is LinkState.HALTED:
-            await self._ring(None)
+            can_pass = _CAN_PASS.issuperset(self.status.halts)
+            await self._ring(_HALTED_AGAIN_S if can_pass else None)
+            self._must_compare |= can_pass
             self._hinted.clear()
             self._hinted_there.clear()
         else:

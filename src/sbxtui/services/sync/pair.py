@@ -158,7 +158,7 @@ class Pair:
         """Why the plan must not be carried out; empty when it may."""
         now = Roots(self.folder.identity, self._guest_root())
         return find_halts(
-            self.base, self.local.listing(), self.there.listing(), planned, agreed=self._agreed_roots(), now=now
+            self.base, self.local.settled(), self.there.settled(), planned, agreed=self._agreed_roots(), now=now
         )
 
     def _guest_root(self) -> str:
@@ -168,10 +168,6 @@ class Pair:
     def _agreed_roots(self) -> Roots | None:
         meta = self.ancestors.meta()
         return Roots(*(meta[key] for key in _ROOTS)) if all(meta.get(key) for key in _ROOTS) else None
-
-    def unsettled(self) -> set[Path]:
-        """Paths of this machine that were changing while they were looked at."""
-        return {path for path, code in self.local.notes.items() if code in ("unstable", "vanished")}
 
     async def adopt(self, planned: Plan) -> None:
         """Record what both sides agree on already, whose folders these are, and what they do not agree on."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sbxguest.tree import Kind as WireKind
 from sbxguest.tree import Note, Record, State
 from sbxtui.services.sync.model import Entry, Kind, Listing, Path, ancestors, parent_of, tree_key
 
-_VANISHED = "vanished"
 _IGNORED = "ignored"
+# What was changing while it was looked at: the next look tells.
+_PASSING = frozenset({"vanished", "unstable"})
 
 
 def entry_of(state: State) -> Entry:
@@ -98,9 +99,18 @@ class Picture:
         ignored = frozenset(path for path, code in self.notes.items() if code == _IGNORED)
         return Listing(self.entries, ignored, frozenset(self.notes) - ignored, self.is_complete)
 
+    def settled(self) -> Listing:
+        """The same without what was only changing: that is no reason to halt."""
+        listing = self.listing()
+        return replace(listing, unknown=listing.unknown - self.unsettled())
+
+    def unsettled(self) -> set[Path]:
+        """Paths that were changing while they were looked at."""
+        return {path for path, code in self.notes.items() if code in _PASSING}
+
     def problems(self) -> dict[Path, str]:
         """Paths that are left alone because they cannot be told, and why."""
-        return {path: code for path, code in self.notes.items() if code not in (_IGNORED, _VANISHED)}
+        return {path: code for path, code in self.notes.items() if code not in (_IGNORED, "vanished")}
 
     def _drop(self, path: Path) -> None:
         self.put(path, None)
