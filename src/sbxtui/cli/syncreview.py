@@ -83,12 +83,14 @@ async def resolve_(call: Call) -> int:
 
 
 async def undo_(call: Call) -> int:
-    """Take back what the last pull, decision or removal changed."""
+    """Take back what the last pull or decision changed, or what was carried over last."""
     row = await call.services.sandboxes.find(call.args.sandbox)
     async with call.services.syncs.reviewing(row) as (pair, intake):
-        batches = pair.ancestors.batches()
+        is_pushed = call.args.pushed
+        batches = [one for one in pair.ancestors.batches(limit=1000) if (one.word == "push") is is_pushed]
         if not batches:
-            raise NotFound(f"nothing that the sync of `{row.name}` did can be taken back")
+            what = "carried over" if is_pushed else "took over, removed or decided"
+            raise NotFound(f"nothing that the sync of `{row.name}` {what} can be taken back")
         batch = batches[0]
         words = _batch_words(batch)
         if call.args.dry_run:

@@ -47,7 +47,8 @@ def add_sync_verbs(add: Adder) -> None:
     resolve.add_argument("paths", nargs="+", metavar="PATH")
     for side, owner in (("local", "this machine's"), ("guest", "the sandbox's")):
         resolve.add_argument(f"--{side}", action="store_true", help=f"{owner} version; the other goes to the trash")
-    undo = _of_sandbox(verbs("undo", "syncreview:undo_", "take back the last changes a sync made"))
+    undo = _of_sandbox(verbs("undo", "syncreview:undo_", "take back the last pull or decision"))
+    undo.add_argument("--pushed", action="store_true", help="what was last replaced or removed in the sandbox instead")
     for parser in (pull, undo):
         parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
         parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
@@ -59,7 +60,7 @@ def _of_sandbox(parser: Arguments) -> Arguments:
 
 
 def with_start(words: Sequence[str], verb: int | None, value_flags: Collection[str]) -> list[str]:
-    """`sync SANDBOX …` as `sync start SANDBOX …`.
+    """`sync SANDBOX …` as `sync start SANDBOX …`, and flags before all other words: argparse gives up between them.
 
     Args:
         words: A whole line.
@@ -68,9 +69,16 @@ def with_start(words: Sequence[str], verb: int | None, value_flags: Collection[s
     """
     if verb is None or words[verb] != "sync":
         return list(words)
+    flags: list[str] = []
+    others: list[str] = []
     at = verb + 1
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] in _VALUE_FLAGS or words[at] in value_flags else 1
-    if at >= len(words) or words[at] in _VERBS:
-        return list(words)
-    return [*words[: verb + 1], "start", *words[verb + 1 :]]
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            others += words[at:]
+            break
+        size = 2 if word in _VALUE_FLAGS or word in value_flags else 1
+        (flags if word.startswith("-") and word != "-" else others).extend(words[at : at + size])
+        at += size
+    start = ["start"] if others and others[0] not in _VERBS else []
+    return [*words[: verb + 1], *start, *others[: not start], *flags, *others[not start :]]

@@ -131,7 +131,7 @@ class LiveLink:
         """One thing: a comparison, some changes, or a wait."""
         if self._is_paused:
             self._cycle.tell(LinkState.PAUSED)
-            await self._ring(None)
+            await self._idle(None)
         elif self._must_compare:
             async with self._lock():
                 self._hinted.clear()
@@ -142,10 +142,8 @@ class LiveLink:
             self._look_again()
         elif self.status.state is LinkState.HALTED:
             can_pass = _CAN_PASS.issuperset(self.status.halts)
-            await self._ring(_HALTED_AGAIN_S if can_pass else None)
+            await self._idle(_HALTED_AGAIN_S if can_pass else None)
             self._must_compare |= can_pass
-            self._hinted.clear()
-            self._hinted_there.clear()
         else:
             await self._changes()
 
@@ -204,6 +202,12 @@ class LiveLink:
         if not (self._hinted or self._hinted_there or self._is_stopped):
             await self._wait(timeout_s)
         self._bell.clear()
+
+    async def _idle(self, timeout_s: float | None) -> None:
+        """Wait until something is asked for; hints are nothing, for everything is compared afterwards."""
+        self._hinted.clear()
+        self._hinted_there.clear()
+        await self._ring(timeout_s)
 
     async def _pause(self, pause_s: float) -> None:
         """A pause that only `stop` cuts short."""

@@ -89,6 +89,7 @@ class Pair:
     async def look_there(self, paths: Iterable[Path] | None = None) -> None:
         """Look at the sandbox's folder, or at and below some of its paths."""
         texts = self.folder.ignores.texts
+        # The sandbox may list what it likes: what is left out is left out here, too.
         rules = PathFilter(texts)
         if paths is None:
             self.hello = await self.guest.hello()
@@ -179,8 +180,13 @@ class Pair:
             self.ancestors.set_meta(dict(zip(_ROOTS, roots, strict=True)))
         self._record({path: path in self.local.states for path in planned.agreed})
         self.ancestors.set_disputes(
-            Dispute(one.path, *(None if side is None else state_of(side) for side in (one.base, one.local, one.guest)))
-            for one in self.conflicts.values()
+            Dispute(
+                path,
+                None if one.base is None else state_of(one.base),
+                self.local.states.get(path),
+                self.there.states.get(path),
+            )
+            for path, one in self.conflicts.items()
         )
 
     async def push(

@@ -204,7 +204,8 @@ class Syncs:
                     cycle = Cycle(pair, on_status, intake=intake)
                     await cycle.compare()
                 status = cycle.status
-            await asyncio.to_thread(self._links.say, link, {**status.as_json(), "state": LinkState.ENDED.value})
+            status.state = LinkState.ENDED
+            await asyncio.to_thread(self._links.say, link, status.as_json())
         finally:
             await asyncio.to_thread(self._links.leave, link, str(own_identity()))
         if status.halts:

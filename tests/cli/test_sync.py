@@ -1,0 +1,216 @@
+"""`sbx sync` as people and scripts use it, with a real sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.sbx import DEADLINE_S, Sbx
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "a.txt").write_text("base\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def ends_its_sync(sbx: Sbx, app: str) -> Iterator[None]:
+    """Each test begins with an empty work folder and no link."""
+    sbx.ok("exec", app, "--no-flush", "--", "sh", "-c", "rm -rf ./* ./.[a-r]* ./.[t-z]*")
+    yield
+    sbx("sync", "stop", app)
+
+
+@contextmanager
+def live(sbx: Sbx, app: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A link in the foreground that watches already."""
+    process = sbx.spawn("sync", app, *words)
+    try:
+        until(lambda: sbx("sync", "status", app, "--json").code == 0 and state(sbx, app) == "watching")
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(is_so: object) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_so():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.1)
+
+
+def state(sbx: Sbx, app: str) -> str:
+    return str(sbx.ok("sync", "status", app, "--json").json["state"])
+
+
+def cat(sbx: Sbx, app: str, path: str) -> str:
+    return sbx.ok("exec", app, "--", "cat", path).out
+
+
+def test_a_folder_is_carried_over_once_and_what_differs_is_told(sbx: Sbx, app: str, project: Path) -> None:
+    first = sbx.ok("sync", app, str(project), "--once", "--json").json
+    assert (first["pushed"], first["entries"], first["state"]) == (2, 2, "ended")
+    assert cat(sbx, app, "src/a.txt") == "base"
+    assert sbx.ok("sync", "--once", app, str(project), "--json").json["pushed"] == 0
+    sbx.ok("exec", app, "--", "sh", "-c", "echo theirs > src/a.txt")
+    (project / "src" / "a.txt").write_text("mine\n")
+    result = sbx("sync", app, str(project), "--once", "--json")
+    assert (result.code, result.error["code"], result.error["details"]["conflicts"]) == (
+        10,
+        "incomplete",
+        ["src/a.txt"],
+    )
+    (conflict,) = sbx.ok("sync", "conflicts", app, "--json").json
+    assert (conflict["path"], conflict["local"]["size_bytes"], conflict["guest"]["size_bytes"]) == ("src/a.txt", 5, 7)
+
+
+def test_exec_sees_what_was_saved_before_it_and_the_link_ends_with_its_process(
+    sbx: Sbx, app: str, project: Path
+) -> None:
+    with live(sbx, app, str(project)) as process:
+        for number in range(3):
+            (project / "src" / "a.txt").write_text(f"{number}\n")
+            assert cat(sbx, app, "src/a.txt") == str(number)
+        (listed,) = sbx.ok("sync", "ls", "--json").json
+        assert (listed["sandbox"], listed["running"], listed["root"]) == (app, True, str(project))
+        again = sbx("sync", app, str(project))
+        assert (again.code, "already" in again.err) == (5, True)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130
+    assert state(sbx, app) == "not running"
+    (project / "src" / "a.txt").write_text("later\n")
+    assert cat(sbx, app, "src/a.txt") == "2"
+    assert sbx.ok("sync", "flush", app, "--json").json["pushed"] == 1
+    assert cat(sbx, app, "src/a.txt") == "later"
+
+
+def test_a_link_that_was_killed_is_taken_up_again_and_nothing_is_sent_twice(sbx: Sbx, app: str, project: Path) -> None:
+    with live(sbx, app, str(project)) as process:
+        process.kill()
+        process.wait()
+        (project / "new.txt").write_text("n\n")
+        (project / "src" / "a.txt").unlink()
+        assert sbx.ok("sync", app, str(project), "--once", "--json").json["pushed"] == 2
+    assert sbx.ok("exec", app, "--", "find", ".", "-name", "*.txt").out == "./new.txt"
+
+
+def test_what_an_agent_did_is_reviewed_taken_over_and_taken_back(sbx: Sbx, app: str, project: Path) -> None:
+    sbx.ok("sync", app, str(project), "--once")
+    line = "echo agent > src/a.txt; mkdir out; echo x > out/y; echo run > package.json; ln -s /etc/passwd bad"
+    sbx.ok("exec", app, "--", "sh", "-c", line)
+    dry = sbx("sync", "pull", app, "--dry-run", "--json")
+    assert dry.code == 10
+    assert {one["path"]: (one["change"], one["may_run"]) for one in dry.json["changes"]} == {
+        "out": ("folder", False),
+        "out/y": ("new", False),
+        "package.json": ("new", True),
+        "src/a.txt": ("edited", False),
+    }
+    assert dry.json["failed"] == [{"path": "bad", "code": "unsafe_link"}]
+    patch = sbx.ok("sync", "diff", app, "src").stdout
+    subprocess.run(["git", "apply", "--check"], input=patch, cwd=project, check=True, timeout=30)
+    unasked = sbx("sync", "pull", app)
+    assert (unasked.code, (project / "out").exists()) == (2, False)
+    sbx.ok("sync", "pull", app, "--yes", "src")
+    assert (project / "src" / "a.txt").read_text() == "agent\n"
+    assert not (project / "out").exists()
+    sbx("sync", "pull", app, "--yes")
+    assert (project / "out" / "y").read_text() == "x\n"
+    assert not (project / "bad").is_symlink()
+    sbx.ok("sync", "undo", app, "--yes")
+    sbx.ok("sync", "undo", app, "--yes")
+    assert (project / "src" / "a.txt").read_text() == "base\n"
+    assert not (project / "out").exists()
+
+
+@pytest.mark.parametrize(("side", "content"), [("--local", "mine"), ("--guest", "theirs")])
+def test_a_conflict_is_decided_for_one_side(sbx: Sbx, app: str, project: Path, side: str, content: str) -> None:
+    sbx.ok("sync", app, str(project), "--once")
+    sbx.ok("exec", app, "--", "sh", "-c", "echo theirs > src/a.txt")
+    (project / "src" / "a.txt").write_text("mine\n")
+    assert sbx("sync", "resolve", app, "src/a.txt").code == 2
+    assert sbx("sync", "resolve", app, "src/b.txt", "--local").code == 4
+    sbx.ok("sync", "resolve", app, "src/a.txt", side)
+    assert (project / "src" / "a.txt").read_text() == f"{content}\n"
+    assert cat(sbx, app, "src/a.txt") == content
+    assert sbx.ok("sync", "conflicts", app, "--json").json == []
+
+
+def test_a_folder_that_is_gone_halts_a_running_link_and_resume_deletes_nothing(
+    sbx: Sbx, app: str, project: Path
+) -> None:
+    for number in range(5):
+        (project / f"f{number}").write_text("x")
+    with live(sbx, app, str(project)):
+        project.rename(project.with_name("elsewhere"))
+        until(lambda: state(sbx, app) == "halted")
+        flushed = sbx("exec", app, "--", "true")
+        assert (flushed.code, "no-flush" in flushed.err) == (125, True)
+        project.mkdir()
+        (project / "new").write_text("n")
+        sbx.ok("sync", "resume", app)
+        until(lambda: state(sbx, app) == "watching")
+        assert sbx.ok("exec", app, "--", "sh", "-c", "ls | wc -l").out.strip() == "7"
+
+
+def test_a_suspended_sandbox_gets_what_was_saved_meanwhile(sbx: Sbx, app: str, project: Path) -> None:
+    with live(sbx, app, str(project)):
+        sbx.ok("stop", app)
+        (project / "src" / "a.txt").write_text("meanwhile\n")
+        (project / "src" / "b.txt").write_text("b\n")
+        sbx.ok("start", app)
+        until(lambda: sbx.ok("exec", app, "--no-flush", "--", "cat", "src/a.txt").out == "meanwhile")
+        assert cat(sbx, app, "src/b.txt") == "b"
+
+
+def test_two_way_takes_over_by_itself_what_a_command_writes(sbx: Sbx, app: str, project: Path) -> None:
+    with live(sbx, app, str(project), "--mode", "two-way"):
+        sbx.ok("exec", app, "--", "sh", "-c", "mkdir -p deep/er; echo made > deep/er/f; rm src/a.txt")
+        until(lambda: (project / "deep" / "er" / "f").exists() and not (project / "src" / "a.txt").exists())
+        assert (project / "deep" / "er" / "f").read_text() == "made\n"
+
+
+def test_a_link_is_paused_gone_on_with_and_ended(sbx: Sbx, app: str, project: Path) -> None:
+    with live(sbx, app, str(project)) as process:
+        sbx.ok("sync", "pause", app)
+        until(lambda: state(sbx, app) == "paused")
+        (project / "paused").write_text("x")
+        assert sbx("exec", app, "--", "test", "-e", "paused").code == 1
+        sbx.ok("sync", "resume", app)
+        until(lambda: sbx("exec", app, "--", "test", "-e", "paused").code == 0)
+        sbx.ok("sync", "stop", app)
+        assert process.wait(DEADLINE_S) == 0
+    assert sbx("sync", "status", app).code == 4
+    assert sbx.ok("sync", "ls", "--json").json == []
+
+
+def test_mistakes_are_told_before_anything_is_done(sbx: Sbx, app: str, project: Path) -> None:
+    assert sbx("sync", app, str(project / "nothing")).code == 2
+    assert sbx("sync", app, str(project / "src" / "a.txt")).code == 2
+    assert sbx("sync", "nobody", str(project)).code == 4
+    assert sbx("sync", "pull", app).code == 4
+    sbx.ok("sync", app, str(project), "--once")
+    other = sbx("sync", app, str(project / "src"))
+    assert (other.code, "sync stop" in other.err) == (5, True)
+    assert sbx("sync", "diff", app, "../x").code == 2
+    assert sbx("sync", app, str(project), "--to", "/proc", "--once").code == 5
+
+
+def test_events_tell_who_synced(sbx: Sbx, app: str, project: Path) -> None:
+    sbx.ok("sync", app, str(project), "--once")
+    sbx.ok("sync", "stop", app)
+    kinds = [json.loads(line)["kind"] for line in sbx.ok("events", app, "--json", "--tail", "8").stdout.splitlines()]
+    assert [kind for kind in kinds if kind.startswith("sync.")][-2:] == ["sync.stopped", "sync.stop"]
+    assert os.fspath(project) in sbx.ok("events", app, "--json", "--tail", "50").out
