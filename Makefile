@@ -31,7 +31,9 @@ run: $(RUN_STAMP)
 test: $(DEV_STAMP)
 	$(PYTEST) -m "$(TESTS)" $(ARGS)
 
-check: lint test
+check:
+	@$(MAKE) --no-print-directory -k -j 2 lint
+	@$(MAKE) --no-print-directory test
 
 # One target per tool, so that `make -k lint` tells everything that is wrong.
 lint: lint-style lint-format lint-types lint-layers
