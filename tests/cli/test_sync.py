@@ -148,6 +148,7 @@ def test_a_conflict_is_decided_for_one_side(sbx: Sbx, app: str, project: Path, s
     assert sbx.ok("sync", "conflicts", app, "--json").json == []
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_gone_halts_a_running_link_and_resume_deletes_nothing(
     sbx: Sbx, app: str, project: Path
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_folder_that_is_gone_halts_a_running_link_and_resume_deletes_nothing(
         assert sbx.ok("exec", app, "--", "sh", "-c", "ls | wc -l").out.strip() == "7"
 
 
+@pytest.mark.slow
 def test_a_suspended_sandbox_gets_what_was_saved_meanwhile(sbx: Sbx, app: str, project: Path) -> None:
     with live(sbx, app, str(project)):
         sbx.ok("stop", app)
@@ -175,6 +177,7 @@ def test_a_suspended_sandbox_gets_what_was_saved_meanwhile(sbx: Sbx, app: str, p
         assert cat(sbx, app, "src/b.txt") == "b"
 
 
+@pytest.mark.slow
 def test_two_way_takes_over_by_itself_what_a_command_writes(sbx: Sbx, app: str, project: Path) -> None:
     with live(sbx, app, str(project), "--mode", "two-way"):
         sbx.ok("exec", app, "--", "sh", "-c", "mkdir -p deep/er; echo made > deep/er/f; rm src/a.txt")
@@ -182,6 +185,7 @@ def test_two_way_takes_over_by_itself_what_a_command_writes(sbx: Sbx, app: str, 
         assert (project / "deep" / "er" / "f").read_text() == "made\n"
 
 
+@pytest.mark.slow
 def test_a_link_is_paused_gone_on_with_and_ended(sbx: Sbx, app: str, project: Path) -> None:
     with live(sbx, app, str(project)) as process:
         sbx.ok("sync", "pause", app)
