@@ -218,3 +218,35 @@ def test_events_tell_who_synced(sbx: Sbx, app: str, project: Path) -> None:
     kinds = [json.loads(line)["kind"] for line in sbx.ok("events", app, "--json", "--tail", "8").stdout.splitlines()]
     assert [kind for kind in kinds if kind.startswith("sync.")][-2:] == ["sync.stopped", "sync.stop"]
     assert os.fspath(project) in sbx.ok("events", app, "--json", "--tail", "50").out
+
+
+@pytest.mark.slow
+def test_a_detached_sync_outlives_its_face_the_runner_and_the_process_that_acts_on_it(
+    sbx: Sbx, app: str, project: Path
+) -> None:
+    sbx.ok("sync", app, str(project), "--detach")
+    until(lambda: state(sbx, app) == "watching")
+    assert cat(sbx, app, "src/a.txt") == "base"
+    for victim in ("acting", "runner", "both"):
+        acting, runner = acting_pid(sbx), int(sbx.ok("runner", "status", "--json").json["pid"])
+        for pid in {"acting": [acting], "runner": [runner], "both": [runner, acting]}[victim]:
+            os.kill(pid, signal.SIGKILL)
+        (project / "src" / "a.txt").write_text(f"after {victim}\n")
+        if victim == "both":
+            sbx.ok("sync", "resume", app)
+        until(lambda word=victim: sbx.ok("exec", app, "--no-flush", "--", "cat", "src/a.txt").out == f"after {word}")
+        until(lambda: state(sbx, app) == "watching")
+    sbx.ok("sync", "pause", app)
+    until(lambda: state(sbx, app) == "paused")
+    sbx.ok("sync", "stop", app)
+    assert sbx.ok("sync", "ls", "--json").json == []
+
+
+def acting_pid(sbx: Sbx) -> int:
+    """The process that holds the lock of those that act on syncs."""
+    lock = (sbx.home / "state" / "syncs.lock").stat()
+    for line in Path("/proc/locks").read_text().splitlines():
+        words = line.split()
+        if words[1] == "FLOCK" and words[5].endswith(f":{lock.st_ino}") and words[0].endswith(":"):
+            return int(words[4])
+    raise LookupError("nobody acts on syncs")

@@ -51,7 +51,7 @@ async def _flush(call: Call, row: Registration) -> None:
     if call.args.no_flush:
         return
     link = await asyncio.to_thread(call.services.links.find, row.context, "sync", row.name)
-    if link is None or not link.is_served or link.wanted is not Wanted.RUNNING:
+    if link is None or not (link.is_served or link.is_detached) or link.wanted is not Wanted.RUNNING:
         return
     try:
         await call.services.syncs.flush(row)

@@ -6,8 +6,9 @@ import asyncio
 import time
 
 from sbxtui.cli.call import Call
-from sbxtui.core.errors import Incomplete, SbxError
+from sbxtui.core.errors import Incomplete, SbxError, UsageError
 from sbxtui.core.text import harmless_line, iso, short_size
+from sbxtui.services.runnerctl import start_runner
 from sbxtui.services.sync.model import Mode
 from sbxtui.services.sync.status import LinkState, Status
 from sbxtui.services.sync.syncs import SyncSpec, local_root
@@ -22,7 +23,15 @@ async def start(call: Call) -> int:
     args, syncs = call.args, call.services.syncs
     root = await asyncio.to_thread(local_root, args.folder)
     row = await call.services.sandboxes.find(args.sandbox)
-    link = await asyncio.to_thread(syncs.take, row, SyncSpec(root, args.to, Mode(args.mode)))
+    if args.once and args.detach:
+        raise UsageError("`--once` ends at once, `--detach` never", hint="leave one of them out")
+    spec = SyncSpec(root, args.to, Mode(args.mode))
+    if args.detach:
+        await syncs.detach(row, spec)
+        call.out.note(f"`sbx sync status {row.name}` tells how it is, `sbx sync stop {row.name}` ends it")
+        call.out.result({"sandbox": row.name, "detached": True})
+        return 0
+    link = await asyncio.to_thread(syncs.take, row, spec)
     teller = _Teller(call, row.name)
     if args.once:
         return _finish(call, row.name, await syncs.once(row, link, teller.tell))
@@ -113,7 +122,9 @@ async def conflicts(call: Call) -> int:
 async def _want(call: Call, wanted: Wanted) -> int:
     row = await call.services.sandboxes.find(call.args.sandbox)
     link = await call.services.syncs.want(row, wanted)
-    if not link.is_served:
+    if link.is_detached:
+        start_runner(call.settings.home)
+    elif not link.is_served:
         call.out.note(f"note: nobody acts on it now; `sbx sync {row.name}` does")
     call.out.result({"sandbox": row.name, "wanted": wanted.value})
     return 0

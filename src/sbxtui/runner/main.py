@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import logging
 import os
@@ -15,9 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sbxtui.home import Home, private_dir
+from sbxtui.home import Home
 from sbxtui.identity import own_identity
+from sbxtui.runner.child import Child
 from sbxtui.runner.reconcile import needs_runner, reconcile
+from sbxtui.runner.single import single
+from sbxtui.runner.syncs import detached_links
 from sbxtui.services.runnerctl import runner_file
 from sbxtui.settings import load
 from sbxtui.store.db import Store
@@ -35,9 +37,10 @@ def main() -> int:
     """Run until nothing needs a runner, or SIGTERM; returns 0, also when another runner is there already."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s")
     settings = load()
-    with _single(settings.home) as is_ours:
+    with single(settings.home, "runner") as is_ours:
         if is_ours:
-            asyncio.run(_serve(settings.home))
+            with _told(settings.home):
+                asyncio.run(_serve(settings.home))
     return 0
 
 
@@ -48,15 +51,19 @@ async def _serve(home: Home) -> None:
     settings = load()
     store = Store.open(home)
     idle_looks = 0
+    syncs = Child(home, "syncs")
     try:
         async with Listener(home, poll_s=_LOOK_EVERY_S) as listener:
             while not stopping.is_set() and idle_looks < _PATIENCE_LOOKS:
                 rows = await asyncio.to_thread(Registry(store).list)
                 await _first(reconcile(settings, rows), stopping.wait())
-                idle_looks = 0 if needs_runner(rows) else idle_looks + 1
+                has_links = bool(await asyncio.to_thread(detached_links, store))
+                syncs.keep(has_links)
+                idle_looks = 0 if has_links or needs_runner(rows) else idle_looks + 1
                 # A dead owner rings no bell, so each wait is short.
                 await _first(listener.wait(_LOOK_EVERY_S), stopping.wait())
     finally:
+        await asyncio.to_thread(syncs.end)
         store.close()
 
 
@@ -71,25 +78,14 @@ async def _first(*waits: Coroutine[Any, Any, object]) -> None:
 
 
 @contextmanager
-def _single(home: Home) -> Iterator[bool]:
-    """Hold the lock of this home's runner and say who we are; yields False when another one does."""
-    private_dir(home.state_dir)
-    with (home.state_dir / "runner.lock").open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        file = runner_file(home)
-        _write(file, {"identity": str(own_identity())})
-        try:
-            yield True
-        finally:
-            file.unlink(missing_ok=True)
-
-
-def _write(file: Path, facts: dict[str, str]) -> None:
+def _told(home: Home) -> Iterator[None]:
+    """Say who we are for as long as the block lasts."""
+    file = runner_file(home)
     handle, temporary = tempfile.mkstemp(dir=file.parent)
     with os.fdopen(handle, "w") as out:
-        json.dump(facts, out)
+        json.dump({"identity": str(own_identity())}, out)
     Path(temporary).replace(file)
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from sbxtui.core.model import Registration
 from sbxtui.home import Home
 from sbxtui.identity import own_identity
 from sbxtui.services.guests import Guests
+from sbxtui.services.runnerctl import start_runner
 from sbxtui.services.sync.cycle import Cycle, OnStatus
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.intake import Intake
@@ -106,6 +107,22 @@ class Syncs:
             actor=self._actor,
             is_detached=is_detached,
         )
+
+    async def detach(self, row: Registration, spec: SyncSpec) -> Link:
+        """Make a link that the runner keeps, and start the runner if none runs; returns when it is acted on.
+
+        Raises:
+            Conflict: See `take`. TimedOut: The runner does not act on it.
+        """
+        link = await asyncio.to_thread(lambda: self.take(row, spec, is_detached=True))
+        await asyncio.to_thread(start_runner, self._home)
+        deadline_s = asyncio.get_running_loop().time() + _END_TIMEOUT_S
+        while not link.is_served:
+            if asyncio.get_running_loop().time() > deadline_s:
+                raise TimedOut("the runner does not act on it yet", hint=f"see {self._home.log_dir / 'syncs.log'}")
+            await asyncio.sleep(_END_POLL_S)
+            link = await asyncio.to_thread(self.find, row)
+        return link
 
     async def run(self, row: Registration, link: Link, on_status: OnStatus) -> Status:
         """Act on a link of ours until somebody wants it stopped, or this is cancelled; what is known of it is kept.
