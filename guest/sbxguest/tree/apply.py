@@ -12,6 +12,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sbxguest.tree.contents import Unstable, digest_of, open_file
 from sbxguest.tree.entry import Entry, Kind, State
@@ -42,6 +43,18 @@ class _AlreadyDone(Exception):
     def __init__(self, state: State | None) -> None:
         super().__init__()
         self.state = state
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One operation that is being made; see `Applier.apply`."""
+
+    batch_id: str
+    seq: int
+    op: Op
+    content: str
+    is_dressed: bool
+    problem: str
 
 
 def _nobody(_: int) -> None:
@@ -80,7 +93,14 @@ class Applier:
         self._lock = threading.Lock()
         self._folder: tuple[bytes, int] = (b"", -1)
 
-    def apply(self, batch_id: str, seq: int, op: Op, content: str = "", *, problem: str = "") -> Result:
+    def dress(self, fd: int, is_executable: bool) -> None:
+        """Give a content the owner and mode of a new file."""
+        self._own(fd)
+        os.fchmod(fd, _with_bit(_NEW_MODE, is_executable))
+
+    def apply(
+        self, batch_id: str, seq: int, op: Op, content: str = "", *, is_dressed: bool = False, problem: str = ""
+    ) -> Result:
         """Make one operation.
 
         Args:
@@ -88,11 +108,12 @@ class Applier:
             seq: Its number there.
             op: What to do.
             content: Of a `PUT`: a name in the stage's `incoming`, checked already. It is used up in any case.
+            is_dressed: Whether the content went through `dress` already.
             problem: Why there is no content; said where it is needed.
         """
         with self._lock:
             try:
-                return Result(seq, Outcome.DONE, self._make(batch_id, seq, op, content, problem))
+                return Result(seq, Outcome.DONE, self._make(_Step(batch_id, seq, op, content, is_dressed, problem)))
             except _AlreadyDone as exc:
                 result = Result(seq, Outcome.DONE, exc.state)
             except _Mismatch as exc:
@@ -119,12 +140,14 @@ class Applier:
             self._folder = (path, self.root.open_folder(path))
         return self._folder[1]
 
-    def _make(self, batch_id: str, seq: int, op: Op, content: str, problem: str) -> State | None:
+    def _make(self, step: _Step) -> State | None:
+        op = step.op
         folder, name = split(op.path)
         fd = self._open(folder)
-        found = self._expect(op, name, fd)
-        if problem:
-            raise TreeError(problem, "the content is not there")
+        # What is to be new is made without a look: the step itself says if something has its name.
+        found = None if op.expect is None and op.goal is not None and not step.problem else self._expect(op, name, fd)
+        if step.problem:
+            raise TreeError(step.problem, "the content is not there")
         if found is not None and stat.S_ISDIR(found.st_mode) is not (op.kind is OpKind.RMDIR):
             number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.ENOTDIR
             raise OSError(number, os.strerror(number))
@@ -136,7 +159,7 @@ class Applier:
             case OpKind.CHMOD:
                 self._change_mode(op, name, fd, found)
             case _:
-                self._replace(batch_id, seq, op, name, fd, found, content)
+                self._replace(step, name, fd, found)
         return _made(op, name, fd)
 
     def _make_folder(self, op: Op, name: bytes, fd: int) -> None:
@@ -160,18 +183,16 @@ class Applier:
         finally:
             os.close(file)
 
-    def _replace(
-        self, batch_id: str, seq: int, op: Op, name: bytes, fd: int, found: os.stat_result | None, content: str
-    ) -> None:
+    def _replace(self, step: _Step, name: bytes, fd: int, found: os.stat_result | None) -> None:
         """`PUT`, `LINK` and `DELETE`: the new comes, the old goes, or both."""
-        new = self._prepared(op, found, content)
-        incoming = self.stage.incoming_fd
+        op, incoming = step.op, self.stage.incoming_fd
+        new = self._prepared(step, found)
         try:
             if found is None:
                 move_to_free_name(new, incoming, name, fd)
                 return
             entry = Entry(op.path, _old_state(op, found, name, fd))
-            with self.trash.slot(batch_id, seq, entry) as (slot, slot_fd):
+            with self.trash.slot(step.batch_id, step.seq, entry) as (slot, slot_fd):
                 if new:
                     put_in_place(new, incoming, name, fd, found, slot, slot_fd)
                 else:
@@ -181,30 +202,31 @@ class Applier:
             # What was expected stands there again: somebody else is at it, and the caller may ask once more.
             raise TreeError("busy", "it is being changed") from None
         finally:
-            if new and new != content:
+            if new != step.content:
                 self.stage.drop(new)
 
-    def _prepared(self, op: Op, found: os.stat_result | None, content: str) -> str:
+    def _prepared(self, step: _Step, found: os.stat_result | None) -> str:
         """The name in `incoming` of what is to take the place; empty for nothing."""
-        if op.goal is None:
+        goal, incoming = step.op.goal, self.stage.incoming_fd
+        if goal is None:
             return ""
-        incoming = self.stage.incoming_fd
-        if op.goal.kind is Kind.LINK:
+        if goal.kind is Kind.LINK:
             link = self.stage.new_name()
-            os.symlink(op.goal.content, link, dir_fd=incoming)
+            os.symlink(goal.content, link, dir_fd=incoming)
             return link
-        fd = os.open(content, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=incoming)
+        is_new = found is None or not stat.S_ISREG(found.st_mode)
+        if is_new and step.is_dressed:
+            return step.content
+        fd = os.open(step.content, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=incoming)
         try:
-            mode = _NEW_MODE
-            if found is None or not stat.S_ISREG(found.st_mode):
-                self._own(fd)
+            if found is None or is_new:
+                self.dress(fd, goal.is_executable)
             else:
-                mode = stat.S_IMODE(found.st_mode) & 0o777
                 _keep_owner(fd, found)
-            os.fchmod(fd, _with_bit(mode, op.goal.is_executable))
+                os.fchmod(fd, _with_bit(found.st_mode & 0o777, goal.is_executable))
         finally:
             os.close(fd)
-        return content
+        return step.content
 
     def _expect(self, op: Op, name: bytes, fd: int) -> os.stat_result | None:
         """What stands there, if that is what was expected.

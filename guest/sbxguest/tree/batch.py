@@ -12,9 +12,9 @@ from sbxguest import wire
 from sbxguest.tree.apply import Applier
 from sbxguest.tree.blobs import Blobs
 from sbxguest.tree.contents import Unstable, open_file
-from sbxguest.tree.entry import BadRecord, new_digest
+from sbxguest.tree.entry import BadRecord, Kind, State, new_digest
 from sbxguest.tree.frames import INLINE_BYTES, TreeFrame, decode_trailer, sound_frames
-from sbxguest.tree.journal import BatchJournal
+from sbxguest.tree.journal import BatchJournal, mark_of
 from sbxguest.tree.ops import Op, OpKind, Outcome, Result, Source, decode_op
 from sbxguest.tree.report import TreeError, code_of
 from sbxguest.tree.root import split
@@ -31,6 +31,7 @@ class _Pending:
     """An operation that came in. `content` is a name in `incoming`; `problem` says why there is none."""
 
     op: Op
+    mark: int
     done: Result | None = None
     content: str = ""
     problem: str = ""
@@ -95,7 +96,7 @@ class Batch:
         self.check()
         self._journal.load()
         for seq, pending in enumerate(self._pending):
-            pending.done = self._journal.find(seq, pending.op)
+            pending.done = self._journal.find(seq, pending.mark)
         uses = Counter(_blob_of(pending) for pending in self._pending)
         for seq, pending in enumerate(self._pending):
             if seq % _OPS_PER_LOOK == 0:
@@ -109,9 +110,10 @@ class Batch:
 
     def _made(self, seq: int, pending: _Pending) -> Result:
         content, pending.content = pending.content, ""
-        result = self._applier.apply(self._id, seq, pending.op, content, problem=pending.problem)
+        is_dressed = pending.op.source is Source.INLINE
+        result = self._applier.apply(self._id, seq, pending.op, content, is_dressed=is_dressed, problem=pending.problem)
         if result.outcome is Outcome.DONE:
-            self._journal.add(pending.op, result)
+            self._journal.add(pending.mark, result)
         return result
 
     def path_of(self, seq: int) -> bytes:
@@ -138,8 +140,10 @@ class Batch:
         if self._incoming is not None or self._skip_bytes:
             raise BadRecord("a content is cut off")
         op, at = decode_op(payload)
-        self._digest.update(payload[:at])
-        pending = _Pending(op, self._journal.find(len(self._pending), op))
+        record = payload[:at]
+        self._digest.update(record)
+        mark = mark_of(record)
+        pending = _Pending(op, mark, self._journal.find(len(self._pending), mark))
         self._pending.append(pending)
         if len(self._pending) > MAX_OPS:
             raise TreeError("too_large", f"a batch may have {MAX_OPS} operations")
@@ -168,8 +172,10 @@ class Batch:
     def _open_incoming(self, pending: _Pending) -> None:
         op = pending.op
         try:
-            digest = op.goal.content if op.goal is not None else b""
-            self._incoming = Incoming(self._applier.stage, digest, op.size_bytes, self._applier.trash.make_room)
+            goal = op.goal or State(Kind.FILE)
+            make_room, dress = self._applier.trash.make_room, self._applier.dress
+            self._incoming = Incoming(self._applier.stage, goal.content, op.size_bytes, make_room)
+            self._incoming.dress(lambda fd: dress(fd, goal.is_executable))
         except OSError as exc:
             pending.problem = code_of(exc)
 

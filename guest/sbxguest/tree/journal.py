@@ -9,7 +9,7 @@ import time
 import zlib
 
 from sbxguest.tree.entry import BadRecord
-from sbxguest.tree.ops import Op, Result, decode_results, encode_op, encode_result
+from sbxguest.tree.ops import Result, decode_results, encode_result
 from sbxguest.tree.report import TreeError
 from sbxguest.tree.root import READ_FLAGS
 from sbxguest.tree.stage import Stage
@@ -36,8 +36,12 @@ class BatchJournal:
         with os.fdopen(os.open(self._id, READ_FLAGS, dir_fd=self._stage.batches_fd), "rb") as file:
             self._known = _decoded(file.read())
 
-    def find(self, seq: int, op: Op) -> Result | None:
+    def find(self, seq: int, mark: int) -> Result | None:
         """What became of an operation before.
+
+        Args:
+            seq: Its number.
+            mark: See `mark_of`.
 
         Raises:
             TreeError: It was another one (`conflict`): two batches have the same id.
@@ -45,19 +49,24 @@ class BatchJournal:
         known = self._known.get(seq)
         if known is None:
             return None
-        if known[0] != zlib.crc32(encode_op(op)):
+        if known[0] != mark:
             raise TreeError("conflict", "another batch had this id")
         return known[1]
 
-    def add(self, op: Op, result: Result) -> None:
+    def add(self, mark: int, result: Result) -> None:
         """Note that an operation was made. A disk that is full does not undo that."""
         data = encode_result(result)
         with contextlib.suppress(OSError):
-            os.write(self._fd, _HEAD.pack(zlib.crc32(encode_op(op)), len(data)) + data)
+            os.write(self._fd, _HEAD.pack(mark, len(data)) + data)
 
     def close(self) -> None:
         """Close it."""
         os.close(self._fd)
+
+
+def mark_of(encoded: bytes) -> int:
+    """What tells an operation from another one with the same number, from its bytes."""
+    return zlib.crc32(encoded)
 
 
 def prune(stage: Stage) -> None:

@@ -67,6 +67,9 @@ class Outcome(IntEnum):
 
 _OP_CODES = {kind: code for code, kind in enumerate(OpKind, start=1)}
 _OP_KINDS = {code: kind for kind, code in _OP_CODES.items()}
+# Looking a member up by its number is slow, and there are as many as there are files.
+_SOURCES = {int(source): source for source in Source}
+_OUTCOMES = {int(outcome): outcome for outcome in Outcome}
 _GOAL_KINDS = {
     OpKind.MKDIR: Kind.DIR,
     OpKind.PUT: Kind.FILE,
@@ -135,7 +138,7 @@ def decode_op(data: bytes) -> tuple[Op, int]:
     if len(data) < _HEAD.size:
         raise BadRecord("an operation is cut off")
     code, source, size_bytes = _HEAD.unpack_from(data)
-    if code not in _OP_KINDS or source not in tuple(Source):
+    if code not in _OP_KINDS or source not in _SOURCES:
         raise BadRecord("an operation of an unknown kind")
     path, at = decode_path(data, _HEAD.size)
     known_path = b""
@@ -145,7 +148,7 @@ def decode_op(data: bytes) -> tuple[Op, int]:
         known_path, at = decode_path(data, at)
     goal, at = decode_state(data, at)
     expect, at = decode_state(data, at)
-    op = Op(_OP_KINDS[code], path, goal, expect, size_bytes, Source(source), known_path)
+    op = Op(_OP_KINDS[code], path, goal, expect, size_bytes, _SOURCES[source], known_path)
     check_op(op)
     return op, at
 
@@ -184,8 +187,8 @@ def decode_results(data: bytes) -> Iterator[Result]:
             raise BadRecord("a result is cut off")
         seq, outcome, length = _RESULT.unpack_from(data, at)
         at += _RESULT.size
-        if outcome not in tuple(Outcome):
+        if outcome not in _OUTCOMES:
             raise BadRecord(f"a result with the unknown outcome {outcome}")
         code = data[at : at + length].decode("ascii", "replace")
         state, at = decode_state(data, at + length)
-        yield Result(seq, Outcome(outcome), state, code)
+        yield Result(seq, _OUTCOMES[outcome], state, code)

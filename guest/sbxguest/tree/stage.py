@@ -185,6 +185,10 @@ class Incoming:
         self.name = stage.new_name()
         self._fd = os.open(self.name, _CREATE_FLAGS, 0o600, dir_fd=stage.incoming_fd)
 
+    def dress(self, work: Callable[[int], None]) -> None:
+        """Have its descriptor made ready for its place: mode and owner."""
+        work(self._fd)
+
     @property
     def is_whole(self) -> bool:
         """Whether nothing more is to come."""
