@@ -15,7 +15,7 @@ import pytest
 
 from sbxguest.tree import Entry, Kind, Note, Record, State, TreeError
 from sbxguest.tree.ignore import Rules
-from sbxguest.tree.root import Root
+from sbxguest.tree.root import Root, born_ns
 from sbxguest.tree.scan import ScanOptions, scan
 
 DIGEST = hashlib.sha256(b"content").digest()
@@ -292,3 +292,17 @@ def test_a_state_is_the_same_whatever_its_stamp(root: Root, tree: Path) -> None:
     assert isinstance(entry, Entry)
     assert entry.state.is_same(State(Kind.FILE, DIGEST)) and not entry.state.is_same(State(Kind.FILE, DIGEST, True))
     assert not entry.state.is_same(None)
+
+
+def test_a_folder_made_anew_is_another_one_even_with_the_same_inode(tree: Path) -> None:
+    if not born_ns(str(tree)):
+        pytest.skip("this file system does not tell when a folder was made")
+    identities = set()
+    for _ in range(20):
+        root = Root(str(tree))
+        identities.add(root.identity)
+        tree.rmdir()
+        tree.mkdir()
+        assert not root.is_in_place
+        root.close()
+    assert len(identities) == 20

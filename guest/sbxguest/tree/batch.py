@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -50,7 +51,8 @@ class Batch:
         self._applier = applier
         self._blobs = blobs
         self._id = batch_id
-        self._journal = BatchJournal(applier.stage, batch_id)
+        # Another folder at the same path has the same stage, and nothing was done to it.
+        self._journal = BatchJournal(applier.stage, f"{applier.root.identity}.{batch_id}")
         self._frames = wire.FrameDecoder()
         self._digest = new_digest()
         self._pending: list[_Pending] = []
@@ -59,6 +61,8 @@ class Batch:
         self._size_bytes = 0
         self._is_whole = False
         self._is_closed = False
+        # A request that was cut off leaves a thread behind that finishes what it is at.
+        self._lock = threading.Lock()
 
     def write(self, chunks: Iterable[bytes]) -> None:
         """Take the next bytes of the stream.
@@ -66,17 +70,23 @@ class Batch:
         Raises:
             BadRecord: They are no batch. TreeError: It is too large, or another one had its id.
         """
-        for chunk in chunks:
-            for frame in sound_frames(self._frames, chunk):
-                if self._is_whole:
-                    raise BadRecord("something came behind the end of a batch")
-                match frame.type:
-                    case TreeFrame.OP:
-                        self._begin(frame.payload)
-                    case wire.FrameType.DATA:
-                        self._data(frame.payload)
-                    case TreeFrame.END:
-                        self._end(frame)
+        with self._lock:
+            for chunk in chunks:
+                if self._is_closed:
+                    raise TreeError("cut", "the batch was given up")
+                for frame in sound_frames(self._frames, chunk):
+                    self._take(frame)
+
+    def _take(self, frame: wire.Frame) -> None:
+        if self._is_whole:
+            raise BadRecord("something came behind the end of a batch")
+        match frame.type:
+            case TreeFrame.OP:
+                self._begin(frame.payload)
+            case wire.FrameType.DATA:
+                self._data(frame.payload)
+            case TreeFrame.END:
+                self._end(frame)
 
     def check(self) -> None:
         """Refuse a batch that is not whole.
@@ -121,10 +131,13 @@ class Batch:
         return self._pending[seq].op.path
 
     def abort(self) -> None:
-        """Forget what was not made, and let go. Safe to repeat."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        """Forget what was not made, and let go. Safe to repeat, and while another thread still writes."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._let_go()
+
+    def _let_go(self) -> None:
         if self._incoming is not None:
             self._incoming.abort()
             self._incoming = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
+import struct
 import time
 
 from sbxguest.tree.entry import RACY_NS, Kind, Stamp, State
@@ -13,6 +15,12 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # What our own work leaves in a folder for a moment, or, where there is no other place, for longer.
 OWN_PREFIXES = (TEMP_PREFIX.encode(), b".sbx-stage-")
+
+
+_libc = ctypes.CDLL(None)
+# Of <linux/stat.h>: where the time of birth is in the answer, and how to ask for it.
+_STATX_BYTES, _BIRTH_AT = 256, 80
+_NO_FOLLOW, _WANT_BIRTH, _HERE = 0x100, 0x800, -100
 
 
 class Root:
@@ -30,11 +38,13 @@ class Root:
             raise TreeError(code_of(exc), f"{shown(path)}: {os.strerror(exc.errno or 0)}") from exc
         found = os.fstat(self.fd)
         self.device, self.inode = found.st_dev, found.st_ino
+        # A folder made anew often gets the inode of the one that was removed just before.
+        self._born_ns = born_ns(self.path)
 
     @property
     def identity(self) -> str:
         """What tells it from another folder at the same path."""
-        return f"{self.device:x}:{self.inode:x}"
+        return f"{self.device:x}:{self.inode:x}:{self._born_ns:x}"
 
     @property
     def is_in_place(self) -> bool:
@@ -43,7 +53,8 @@ class Root:
             found = os.stat(self.path, follow_symlinks=False)
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) == (self.device, self.inode)
+        is_same = (found.st_dev, found.st_ino) == (self.device, self.inode)
+        return is_same and born_ns(self.path) == self._born_ns
 
     def check(self) -> None:
         """Raise TreeError (`root_changed`) if its path leads elsewhere by now."""
@@ -70,6 +81,17 @@ class Root:
                 os.close(fd)
             fd = inner
         return fd
+
+
+def born_ns(path: str) -> int:
+    """When what stands at a path was made, in nanoseconds since 1970; 0 where the system does not tell."""
+    statx = getattr(_libc, "statx", None)
+    answer = ctypes.create_string_buffer(_STATX_BYTES)
+    if statx is None or statx(_HERE, os.fsencode(path), _NO_FOLLOW, _WANT_BIRTH, answer) != 0:
+        return 0
+    (mask,) = struct.unpack_from("=I", answer)
+    seconds, nanoseconds = struct.unpack_from("=qI", answer, _BIRTH_AT)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds) if mask & _WANT_BIRTH else 0
 
 
 def split(path: bytes) -> tuple[bytes, bytes]:

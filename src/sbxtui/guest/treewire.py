@@ -25,7 +25,7 @@ class TreeHello:
     Attributes:
         guest_id: Another one in a sandbox made anew, or copied.
         epoch: Another one after each start or restore.
-        root: Device and inode of the folder.
+        root: Device, inode and birth of the folder.
         is_case_sensitive: Whether `A` and `a` are two names there.
         free_bytes: On its disk.
         free_inodes: Files that can still be made; None where the disk has no such limit.
