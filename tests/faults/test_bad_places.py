@@ -58,25 +58,24 @@ def test_a_damaged_store_is_kept_aside_and_its_sandboxes_can_be_adopted(own: Sbx
     assert own.ok("exec", "precious", "--", "echo", "back").out == "back"
 
 
-def test_a_token_the_endpoint_refuses_is_replaced_by_itself(own: Sbx) -> None:
-    own.ok("create", "app", "-m", "512")
-    with closing(sqlite3.connect(store_file(own))) as database, database:
+def test_a_token_the_endpoint_refuses_is_replaced_by_itself(sbx: Sbx, app: str) -> None:
+    with closing(sqlite3.connect(store_file(sbx))) as database, database:
         assert database.execute("UPDATE tokens SET value = 'stale'").rowcount == 1
-    assert own.ok("exec", "app", "--", "echo", "fresh token").out == "fresh token"
+    assert sbx.ok("exec", app, "--", "echo", "fresh token").out == "fresh token"
 
 
-def test_taken_ports_are_told_or_avoided_and_every_sandbox_comes_back(own: Sbx) -> None:
-    endpoint = own.ok("create", "app", "-m", "512", "--json").json["endpoint"]
-    api_port = int(own.ok("local", "status", "--json").json["endpoint_url"].rpartition(":")[2])
-    own.ok("local", "stop")
+def test_taken_ports_are_told_or_avoided_and_every_sandbox_comes_back(sbx: Sbx, app: str) -> None:
+    endpoint = sbx.ok("inspect", app, "--json").json["endpoint"]
+    api_port = int(sbx.ok("local", "status", "--json").json["endpoint_url"].rpartition(":")[2])
+    sbx.ok("local", "stop")
     with closing(socket.create_server(("127.0.0.1", api_port))):
-        assert own.ok("local", "env", "--json").json["AWS_ENDPOINT_URL_STS"] != f"http://127.0.0.1:{api_port}"
-        assert own.ok("exec", "app", "--", "echo", "reached").out == "reached"
-    own.ok("local", "stop")
+        assert sbx.ok("local", "env", "--json").json["AWS_ENDPOINT_URL_STS"] != f"http://127.0.0.1:{api_port}"
+        assert sbx.ok("exec", app, "--", "echo", "reached").out == "reached"
+    sbx.ok("local", "stop")
     with closing(socket.create_server(("127.0.0.1", int(endpoint.rpartition(":")[2])))):
-        assert own.ok("ls", "--json").json[0]["name"] == "app"
-    own.ok("local", "stop")
-    assert own.ok("exec", "app", "--", "echo", "again").out == "again"
+        assert sbx.ok("ls", "--json").json[0]["name"] == app
+    sbx.ok("local", "stop")
+    assert sbx.ok("exec", app, "--", "echo", "again").out == "again"
 
 
 def test_two_people_at_once_share_one_cloud_and_one_gets_the_name(own: Sbx) -> None:
@@ -88,12 +87,11 @@ def test_two_people_at_once_share_one_cloud_and_one_gets_the_name(own: Sbx) -> N
     assert [row["name"] for row in own.ok("ls", "--json").json] == ["same"]
 
 
-def test_a_lost_or_spoilt_cloud_file_comes_back(own: Sbx) -> None:
-    own.ok("create", "app", "-m", "512")
-    cloud_file = own.home / "state" / "local" / "cloud.json"
-    pid = own.ok("local", "status", "--json").json["pid"]
+def test_a_lost_or_spoilt_cloud_file_comes_back(sbx: Sbx, app: str) -> None:
+    cloud_file = sbx.home / "state" / "local" / "cloud.json"
+    pid = sbx.ok("local", "status", "--json").json["pid"]
     cloud_file.unlink()
-    assert own.ok("exec", "app", "--", "echo", "found").out == "found"
+    assert sbx.ok("exec", app, "--", "echo", "found").out == "found"
     cloud_file.write_text("not what it was")
-    assert own.ok("ls", "--json").json[0]["state"] == "RUNNING"
-    assert own.ok("local", "status", "--json").json["pid"] == pid
+    assert sbx.ok("ls", "--json").json[0]["state"] == "RUNNING"
+    assert sbx.ok("local", "status", "--json").json["pid"] == pid

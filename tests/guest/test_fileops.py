@@ -160,12 +160,12 @@ async def test_a_very_deep_tree_is_removed(guest: GuestProcess, ops: Ops) -> Non
 
 
 async def test_a_huge_folder_is_listed_whole_with_an_end_that_says_so(guest: GuestProcess, ops: Ops) -> None:
-    for number in range(20_000):
+    for number in range(5_000):
         (guest.workdir / f"{number:05d}").touch()
     lines = await ops.lines(path=".")
-    assert lines[-1] == {"end": True, "count": 20_000, "truncated": False}
-    assert sorted(line["path"] for line in lines[:-1]) == [f"{number:05d}" for number in range(20_000)]
-    for limit in (0, 1, 500, 501, 19_999):
+    assert lines[-1] == {"end": True, "count": 5_000, "truncated": False}
+    assert sorted(line["path"] for line in lines[:-1]) == [f"{number:05d}" for number in range(5_000)]
+    for limit in (0, 1, 500, 501, 4_999):
         lines = await ops.lines(path=".", limit=limit)
         assert (len(lines) - 1, lines[-1]) == (limit, {"end": True, "count": limit, "truncated": True})
 

@@ -50,25 +50,25 @@ def _bytes(log: JobLog, cursor: int = 0) -> dict[int, bytes]:
 def test_any_cursor_reads_what_a_plain_list_of_bytes_would(
     writes: list[tuple[Channel, int, int]], data: st.DataObject
 ) -> None:
-    model: list[tuple[int, int]] = []
+    # Channel and value of every byte; both are 255 where there is a gap.
+    channels, values, seen_channels, seen_values = bytearray(), bytearray(), bytearray(), bytearray()
     with _log() as log:
         for channel, size, fill in writes:
-            block = bytes((fill + n) % 256 for n in range(size))
+            block = bytes((fill + n) % 255 for n in range(size))
             log.add(block, channel)
-            model += [(channel, byte) for byte in block]
-        assert log.total == len(model)
-        cursor = data.draw(st.integers(0, len(model)))
-        seen: list[tuple[int, int] | None] = []
+            channels += bytes([channel]) * size
+            values += block
+        assert log.total == len(values)
+        cursor = data.draw(st.integers(0, len(values)))
         for frame in _frames(log, cursor):
-            if frame.type == FrameType.GAP:
-                seen += [None] * (frame.end_cursor - frame.cursor)
-            else:
-                seen += [(frame.channel, byte) for byte in frame.payload]
-    kept_from = max(wire.HEAD_BYTES, len(model) - RING)
-    expected = [
-        item if at < wire.HEAD_BYTES or at >= kept_from else None for at, item in enumerate(model) if at >= cursor
-    ]
-    assert seen == expected
+            is_gap = frame.type == FrameType.GAP
+            count = frame.end_cursor - frame.cursor if is_gap else len(frame.payload)
+            seen_channels += bytes([255 if is_gap else frame.channel]) * count
+            seen_values += b"\xff" * count if is_gap else frame.payload
+    kept_from = max(wire.HEAD_BYTES, len(values) - RING)
+    for model in (channels, values):
+        model[wire.HEAD_BYTES : kept_from] = b"\xff" * max(0, kept_from - wire.HEAD_BYTES)
+    assert (seen_channels, seen_values) == (channels[cursor:], values[cursor:])
 
 
 def test_the_first_bytes_are_kept_for_ever_and_the_gap_behind_them_is_named() -> None:
@@ -87,11 +87,12 @@ def test_very_many_changes_of_channel_cost_no_more_than_the_index_has() -> None:
         log.add(b"x" * wire.HEAD_BYTES, Channel.OUT)
         for n in range(changes):
             log.add(b"e" if n % 2 == 0 else b"o", BOTH[1 - n % 2])
-        kept = [frame for frame in _frames(log, wire.HEAD_BYTES) if frame.type == FrameType.DATA]
+        frames = _frames(log, wire.HEAD_BYTES)
+        kept = [frame for frame in frames if frame.type == FrameType.DATA]
         assert len(kept) == joblog.INDEX_SLOTS
         assert kept[-1].end_cursor == log.total
         again = JobLog(os.dup(log.fd))
-        assert _frames(again, wire.HEAD_BYTES) == _frames(log, wire.HEAD_BYTES)
+        assert _frames(again, wire.HEAD_BYTES) == frames
         again.close()
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ import boto3
 from botocore.config import Config
 
 START_TIMEOUT_S = 20.0
+# A session reads the models of the services once, which is most of a client's price. Making one is not thread-safe.
+_session = boto3.session.Session()
+_making = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -101,7 +105,8 @@ class LocalCloud:
             "aws_secret_access_key": told["secret_access_key"],
         } | changes
         config = Config(retries={"max_attempts": 1, "mode": "standard"}, connect_timeout=5, read_timeout=60)
-        return boto3.session.Session().client(service, config=config, **arguments)
+        with _making:
+            return _session.client(service, config=config, **arguments)
 
     def image_arn(self, name: str = "sbx-base-512") -> str:
         """The ARN of one of its images."""

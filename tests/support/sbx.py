@@ -108,7 +108,8 @@ def sbx_home(home: Path, **env: str) -> Iterator[Sbx]:
     try:
         yield sbx
     finally:
-        sbx("runner", "stop")
+        if (home / "state" / "runner.json").exists():
+            sbx("runner", "stop")
         if (home / "state" / "local").exists():
             sbx("local", "reset", "--yes")
 

@@ -36,6 +36,10 @@ def assert_harmless(driver: Driver) -> None:
     assert FORBIDDEN & set(written(driver)) == set()
 
 
+async def sees(driver: Driver, text: str) -> None:
+    await driver.until(lambda: text in driver.text())
+
+
 async def test_names_reasons_labels_and_facts_are_text(tmp_path: Path) -> None:
     bad = [
         sandbox(
@@ -70,7 +74,7 @@ async def test_output_and_the_command_line_are_text(tmp_path: Path) -> None:
     async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api")], run=run)) as driver:
         for number in range(len(ATTACKS)):
             await driver.press("e", str(number), "enter")
-            await driver.until(lambda said=f"exit {number + 10}": said in driver.text())
+            await sees(driver, f"exit {number + 10}")
             assert_harmless(driver)
             await driver.press("escape")
 
@@ -82,7 +86,7 @@ async def test_errors_are_text_in_the_notice_the_toast_and_the_page(tmp_path: Pa
             said, hint, details = f"no{number}{attack}", f"do{attack}", {f"d{attack}": attack}
             error = cloud.error = ControlUnavailable(said, hint=hint, details=details)
             driver.main.services.watch.look_now()
-            await driver.until(lambda said=f"no{number}": said in driver.text())
+            await sees(driver, f"no{number}")
             assert_harmless(driver)
             driver.main.failed(f"doing{attack}", error)
             await driver.press("o")
