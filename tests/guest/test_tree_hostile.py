@@ -1,0 +1,108 @@
+"""Trees under attack: folders that turn into links while operations are made, and disks that are full."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sbxguest.tree import Outcome
+from tests.support.tree_side import TreeSide, delete, file, mkdir, outcomes, put, sha, tree_side
+
+MIB = 2**20
+
+
+def test_folders_that_turn_into_links_lead_nothing_outside(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "f").write_bytes(b"precious")
+    with tree_side(tmp_path / "tree") as side:
+        (side.folder / "d").mkdir()
+        (side.folder / "l").symlink_to("../outside")
+        done = threading.Event()
+
+        def swap() -> None:
+            while not done.is_set():
+                for old, new in (("d", "x"), ("l", "d"), ("d", "l"), ("x", "d")):
+                    os.rename(side.folder / old, side.folder / new)
+
+        swapper = threading.Thread(target=swap)
+        swapper.start()
+        made = 0
+        try:
+            for number in range(300):
+                results = side.send(
+                    f"b{number}",
+                    [
+                        put(b"d/f", b"mine %d" % number, file(b"mine %d" % (number - 1)) if number % 2 else None),
+                        put(b"d/n%d" % number, b"x"),
+                        mkdir(b"d/m%d" % number),
+                        delete(b"d/f", file(b"precious")),
+                    ],
+                )
+                made += sum(one.outcome is Outcome.DONE for one in results)
+        finally:
+            done.set()
+            swapper.join()
+        assert os.listdir(outside) == ["f"] and (outside / "f").read_bytes() == b"precious"
+        assert made and side.is_stage_empty()
+        assert b"precious" not in side.trashed().values()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[TreeSide]:
+    """A tree on a file system of 4 MiB, which is its own mount: its stage is in it."""
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False, timeout=10).returncode:
+        pytest.skip("mounting a small file system needs root with its capabilities")
+    try:
+        with tree_side(folder) as side:
+            yield side
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True, timeout=10)
+
+
+def test_a_full_disk_leaves_the_old_file_and_what_fits_goes_through(small_disk: TreeSide) -> None:
+    side = small_disk
+    assert Path(side.stage.path).parent == side.folder
+    old, large = b"old", os.urandom(3 * MIB)
+    assert outcomes(side.send("one", [put(b"f", old), put(b"filler", large)])) == [Outcome.DONE] * 2
+    results = side.send("two", [put(b"f", large, file(old)), put(b"small", b"x"), put(b"g", large)])
+    assert outcomes(results) == ["disk_full", Outcome.DONE, "disk_full"]
+    assert (side.folder / "f").read_bytes() == old and (side.folder / "small").read_bytes() == b"x"
+    assert side.is_stage_empty() and not (side.folder / "g").exists()
+    (side.folder / "filler").unlink()
+    assert outcomes(side.send("three", [put(b"f", large, file(old))])) == [Outcome.DONE]
+    assert (side.folder / "f").read_bytes() == large
+
+
+def test_what_is_in_the_trash_gives_way_to_what_is_needed(small_disk: TreeSide) -> None:
+    side = small_disk
+    first, second = os.urandom(3 * MIB), os.urandom(3 * MIB)
+    assert outcomes(side.send("one", [put(b"f", first)])) == [Outcome.DONE]
+    assert outcomes(side.send("two", [delete(b"f", file(first))])) == [Outcome.DONE]
+    assert side.trashed() == {b"f": first}
+    assert outcomes(side.send("three", [put(b"g", second)])) == [Outcome.DONE]
+    assert (side.folder / "g").read_bytes() == second and side.trashed() == {}
+
+
+def test_a_blob_stops_at_a_full_disk_and_goes_on_when_there_is_room(small_disk: TreeSide) -> None:
+    side = small_disk
+    content = os.urandom(3 * MIB)
+    (side.folder / "filler").write_bytes(bytes(2 * MIB))
+    digest = sha(content)
+    writer = side.blobs.open(digest, offset=0, size_bytes=len(content))
+    with pytest.raises(OSError, match="space"):
+        writer.write([content[start : start + 65536] for start in range(0, len(content), 65536)])
+    have, is_complete = side.blobs.close(writer)
+    assert 0 < have < len(content) and not is_complete
+    (side.folder / "filler").unlink()
+    writer = side.blobs.open(digest, offset=have, size_bytes=len(content))
+    writer.write([content[have:]])
+    assert side.blobs.close(writer) == (len(content), True)
