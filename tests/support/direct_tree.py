@@ -22,7 +22,7 @@ from sbxguest.tree.stage import Stage, stage_paths
 from sbxguest.tree.trash import Trash
 from sbxtui.core.errors import FileMissing
 from sbxtui.guest.tree import GuestTree, Manifest, Step, Wanted, _batch_body
-from sbxtui.guest.treewire import BlobState, Changes, TreeHello
+from sbxtui.guest.treewire import BlobState, Changes, TreeHello, sound_records
 
 
 def _no_fault(point: str) -> None:
@@ -145,7 +145,8 @@ class DirectTree(GuestTree):
                 writer.write([chunk])
                 self.fault("sending")
         finally:
-            state = self._blobs.close(writer)
+            with sound_records():
+                state = self._blobs.close(writer)
         return BlobState(*state)
 
     async def read(self, files: Sequence[Wanted]) -> AsyncGenerator[bytes | Result, None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -273,3 +274,98 @@ async def test_mirror_removes_what_only_the_sandbox_has_but_not_at_first_sight(t
         await two.cycle.compare()
         assert halts(two) == ("first_contact_deletes",)
         assert two.both("theirs") == (None, "2")
+
+
+async def test_what_is_no_file_folder_or_link_is_named_once_and_never_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with two_folders(tmp_path) as two:
+        os.mkfifo(two.here / "pipe")
+        with socket.socket(socket.AF_UNIX) as listening:
+            # Paths of sockets are short.
+            monkeypatch.chdir(two.here)
+            listening.bind("sock")
+            (two.here / "f").write_text("x")
+            await two.cycle.compare()
+        assert two.both("f") == ("x", "x")
+        assert two.cycle.status.problems == {b"pipe": "special_file", b"sock": "special_file"}
+
+
+async def test_a_same_size_write_within_the_same_tick_is_found_at_the_next_look(tmp_path: Path) -> None:
+    with two_folders(tmp_path) as two:
+        path = two.here / "f"
+        path.write_text("one")
+        stamp = path.stat()
+        await two.cycle.compare()
+        path.write_text("two")
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+        await two.cycle.follow({b""})
+        assert two.both("f") == ("two", "two")
+
+
+async def test_a_file_that_changed_after_it_was_looked_at_is_not_half_sent_and_comes_next(tmp_path: Path) -> None:
+    with two_folders(tmp_path) as two:
+        contents = {"small": 100, "packed": 100_000, "blob": 5 * 1024 * 1024}
+        for name, size in contents.items():
+            (two.here / name).write_bytes(b"a" * size)
+        await two.pair.look()
+        planned = two.pair.compare()
+        (two.here / "small").write_bytes(b"b" * 99)
+        (two.here / "packed").write_bytes(b"b" * 50)
+        (two.here / "blob").write_bytes(b"b" * 6 * 1024 * 1024)
+        outcomes = await two.pair.push(planned.changes, lambda done, size_bytes: None)
+        assert outcomes.again == {b"small", b"packed", b"blob"}
+        assert list(two.there.iterdir()) == []
+        await two.cycle.compare()
+        assert (two.there / "packed").read_bytes() == b"b" * 50
+        assert (two.there / "blob").stat().st_size == 6 * 1024 * 1024
+
+
+async def test_a_large_content_goes_on_where_it_was_cut(tmp_path: Path) -> None:
+    sent = 0
+
+    def cut(point: str) -> None:
+        nonlocal sent
+        sent += point == "sending"
+        if point == "sending" and sent == 4:
+            raise GuestUnreachable(point)
+
+    with two_folders(tmp_path, fault=cut) as two:
+        (two.here / "blob").write_bytes(os.urandom(6 * 1024 * 1024))
+        with pytest.raises(GuestUnreachable):
+            await two.cycle.compare()
+        assert list(two.there.iterdir()) == []
+        await two.cycle.compare()
+        assert (two.there / "blob").read_bytes() == (two.here / "blob").read_bytes()
+        # Six pieces, one of them twice at most, and the frames of the batch that names them.
+        assert sent <= 9
+
+
+async def test_ignored_output_below_a_deleted_folder_stays_without_an_error_that_repeats(tmp_path: Path) -> None:
+    with two_folders(tmp_path) as two:
+        (two.here / ".gitignore").write_text("build/\n")
+        (two.here / "d").mkdir()
+        (two.here / "d" / "src").write_text("x")
+        (two.here / "e").write_text("x")
+        await two.cycle.compare()
+        (two.there / "d" / "build").mkdir()
+        (two.there / "d" / "build" / "o").write_text("o")
+        shutil.rmtree(two.here / "d")
+        await two.cycle.compare()
+        assert sorted(path.name for path in (two.there / "d").iterdir()) == ["build"]
+        await two.cycle.compare()
+        assert not two.cycle.status.problems and not two.cycle.status.conflicts
+
+
+async def test_the_sandboxs_clock_decides_nothing(tmp_path: Path) -> None:
+    with two_folders(tmp_path) as two:
+        (two.here / "a").write_text("base")
+        (two.here / "b").write_text("base")
+        await two.cycle.compare()
+        (two.there / "a").write_text("theirs")
+        os.utime(two.there / "a", (0, 0))
+        (two.here / "b").write_text("mine")
+        os.utime(two.here / "b", (0, 0))
+        await two.cycle.compare()
+        assert two.both("a") == ("base", "theirs")
+        assert two.both("b") == ("mine", "mine")

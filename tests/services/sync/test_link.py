@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from sbxtui.core.errors import Conflict, GuestUnreachable
+from sbxtui.core.errors import Conflict, GuestUnreachable, QuotaExceeded
 from sbxtui.services.sync.link import LiveLink
 from sbxtui.services.sync.model import Mode
 from sbxtui.services.sync.status import LinkState, Status
@@ -230,6 +230,24 @@ async def test_a_file_that_is_written_all_the_time_does_not_keep_others_waiting(
         await live.until_equal()
 
 
+async def test_a_full_disk_is_told_and_what_did_not_fit_comes_when_there_is_room(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        await live.until_state(LinkState.WATCHING)
+
+        def full(point: str) -> None:
+            if point == "sending":
+                raise QuotaExceeded("the disk is full")
+
+        live.two.guest.fault = full
+        (live.two.here / "big").write_bytes(bytes(5 * 1024 * 1024))
+        await live.until(
+            lambda: live.status.problems == {b"big": "disk_full"} or live.status.state is LinkState.OFFLINE
+        )
+        live.two.guest.fault = lambda point: None
+        await live.until_equal()
+        await live.until(lambda: not live.status.problems)
+
+
 async def test_a_new_file_beside_the_sandboxs_own_leaves_those_alone(tmp_path: Path) -> None:
     async with running(tmp_path) as live:
         await live.until_state(LinkState.WATCHING)
@@ -254,7 +272,7 @@ async def test_a_two_way_link_takes_the_sandboxs_changes_over_and_echoes_nothing
         (live.two.here / "d" / "theirs").unlink()
         live.two.guest.tell(b"mine")
         await live.until(lambda: tree(live.two.here) == {"d": "dir"} == tree(live.two.there))
-        assert live.status.pulled == 3
+        await live.until(lambda: live.status.pulled == 3)
         assert live.two.guest.sent == [b"mine"]
 
 

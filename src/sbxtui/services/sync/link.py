@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 
-from sbxtui.core.errors import Conflict, SbxError, StoreError, TimedOut
+from sbxtui.core.errors import Conflict, QuotaExceeded, SbxError, StoreError, TimedOut
 from sbxtui.services.sync.cycle import Cycle, OnStatus
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.listen import GuestWatch
@@ -164,7 +164,7 @@ class LiveLink:
             hinted, self._hinted = self._hinted, {}
             there, self._hinted_there = self._hinted_there, set()
             if await self._cycle.follow(hinted, there):
-                self.status.lags_s.append(time.monotonic() - min(hinted.values(), default=time.monotonic()))
+                self.status.lags_s.extend(time.monotonic() - since_s for since_s in sorted(hinted.values())[:1])
                 self._wake()
         self._look_again()
 
@@ -237,6 +237,6 @@ class LiveLink:
 
 def _may_pass(exc: SbxError) -> bool:
     """Whether waiting can help: an outage can end, a suspended sandbox be resumed, a full disk get room."""
-    if isinstance(exc, TimedOut | StoreError):
+    if isinstance(exc, TimedOut | StoreError | QuotaExceeded):
         return True
     return type(exc) is Conflict or exc.retryable

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sbxguest.tree import Op as WireOp
-from sbxguest.tree import OpKind, Result, Source, State
+from sbxguest.tree import OpKind, Outcome, Result, Source, State
 from sbxguest.tree.frames import INLINE_BYTES, PACKED_BYTES
-from sbxtui.core.errors import Conflict
+from sbxtui.core.errors import Conflict, QuotaExceeded, Throttled
 from sbxtui.guest.tree import GuestTree, Step
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.model import Change, Op, Path
@@ -84,6 +84,8 @@ class Upload:
         there: Mapping[Path, State],
         moved: Mapping[bytes, Path],
     ) -> list[Made]:
+        # Before the batch begins: it would be cut if nothing came of it for as long as a large file takes.
+        refused = await self._send_ahead(batch, local, moved)
         steps: list[Change] = []
         skipped: list[Change] = []
 
@@ -92,6 +94,8 @@ class Upload:
             steps.clear()
             skipped.clear()
             for change in batch:
+                if change.path in refused:
+                    continue
                 step = await self._step(change, local, there, moved)
                 if step is None:
                     skipped.append(change)
@@ -101,7 +105,8 @@ class Upload:
 
         results = {one.seq: one for one in await self._guest.batch(secrets.token_hex(16), each())}
         done = [Made(change, results.get(number)) for number, change in enumerate(steps)]
-        return done + [Made(change, None) for change in skipped]
+        left = [Made(change, refused[change.path]) for change in batch if change.path in refused]
+        return [*done, *left, *(Made(change, None) for change in skipped)]
 
     async def _step(
         self,
@@ -111,14 +116,11 @@ class Upload:
         moved: Mapping[bytes, Path],
     ) -> Step | None:
         """An operation with its content; None if the file is another one by now."""
-        here = local.get(change.path)
-        size_bytes = here.stamp.size_bytes if here is not None and here.stamp is not None else 0
+        size_bytes = _size(local.get(change.path))
         source = _source(change, size_bytes, moved)
         op = wire_op(change, there, size_bytes=size_bytes, source=source, known_path=_known_path(change, moved))
-        if change.op is not Op.PUT or source is Source.KNOWN:
+        if change.op is not Op.PUT or source is not Source.INLINE:
             return Step(op)
-        if source is Source.BLOB:
-            return Step(op) if await self._upload(change, size_bytes) else None
         if size_bytes > PACKED_BYTES:
             return Step(op, self._counted(self._folder.pieces(change.path, size_bytes)))
         content = self._folder.read_small(change.path, size_bytes)
@@ -127,14 +129,30 @@ class Upload:
         self._on_bytes(size_bytes)
         return Step(op, content)
 
-    async def _upload(self, change: Change, size_bytes: int) -> bool:
-        """Send a large content ahead; what arrived before a cut is not sent again. False if it changed meanwhile."""
-        assert change.entry is not None, "a put has an entry"
-        digest = change.entry.content
+    async def _send_ahead(
+        self, batch: Sequence[Change], local: Mapping[Path, State], moved: Mapping[bytes, Path]
+    ) -> dict[Path, Result | None]:
+        """Upload the large contents of a batch; returns those that did not arrive: None for files that changed."""
+        refused: dict[Path, Result | None] = {}
+        for change in batch:
+            size_bytes = _size(local.get(change.path))
+            if change.entry is None or _source(change, size_bytes, moved) is not Source.BLOB:
+                continue
+            try:
+                if not await self._upload(change.path, change.entry.content, size_bytes):
+                    refused[change.path] = None
+            except QuotaExceeded as exc:
+                if isinstance(exc, Throttled):
+                    raise
+                refused[change.path] = Result(0, Outcome.FAILED, None, "disk_full")
+        return refused
+
+    async def _upload(self, path: Path, digest: bytes, size_bytes: int) -> bool:
+        """Send a large content; what arrived before a cut is not sent again. False if it changed meanwhile."""
         have = await self._guest.blob(digest)
         if have.is_complete:
             return True
-        pieces = self._counted(self._folder.pieces(change.path, size_bytes, start=have.offset))
+        pieces = self._counted(self._folder.pieces(path, size_bytes, start=have.offset))
         try:
             have = await self._guest.upload_blob(digest, pieces, offset=have.offset, size_bytes=size_bytes)
         except Conflict as exc:
@@ -147,6 +165,10 @@ class Upload:
         async for piece in pieces:
             self._on_bytes(len(piece))
             yield piece
+
+
+def _size(state: State | None) -> int:
+    return state.stamp.size_bytes if state is not None and state.stamp is not None else 0
 
 
 def wire_op(
@@ -192,8 +214,7 @@ def in_batches(changes: Sequence[Change], source: Mapping[Path, State]) -> Itera
     held: list[Change] = []
     held_bytes = 0
     for change in changes:
-        seen = source.get(change.path)
-        size_bytes = seen.stamp.size_bytes if change.op is Op.PUT and seen is not None and seen.stamp is not None else 0
+        size_bytes = _size(source.get(change.path)) if change.op is Op.PUT else 0
         if held and (len(held) >= _BATCH_OPS or held_bytes + size_bytes > _BATCH_BYTES):
             yield held
             held, held_bytes = [], 0
