@@ -17,7 +17,7 @@ from pathlib import Path
 
 import sbxguest
 
-READY_S = 15.0
+READY_S = 45.0
 STOP_S = 10.0
 _LISTENING = re.compile(rb"listening on port (\d+)")
 

@@ -27,8 +27,12 @@ class WarmGuest:
             self._starts += 1
             folder = self._folder / str(self._starts)
             self._process = launch_guest(folder)
-            self._guest = await answering_guest(self._process, folder)
-            self._server_pid = self._guest.server_pid
+            try:
+                self._guest = await answering_guest(self._process, folder)
+                self._server_pid = self._guest.server_pid
+            except BaseException:
+                self.end()
+                raise
         return self._guest
 
     def give_back(self) -> None:
