@@ -22,7 +22,7 @@ from sbxguest.state import GuestSettings
 from sbxguest.tree.apply import Applier
 from sbxguest.tree.blobs import Blobs
 from sbxguest.tree.entry import Entry, Kind, Record, State
-from sbxguest.tree.ignore import Rules
+from sbxguest.tree.ignore import RuleTable
 from sbxguest.tree.journal import prune as prune_journals
 from sbxguest.tree.root import OWN_PREFIXES, READ_FLAGS, Root, look, split
 from sbxguest.tree.scan import ScanOptions, scan
@@ -31,7 +31,6 @@ from sbxguest.tree.trash import Trash
 
 _MAX_TREES = 16
 _MAX_OWN = 20_000
-_MAX_RULES = 10_000
 _ID_FILE = "id"
 
 
@@ -70,36 +69,13 @@ def _is_left(state: State | None, found: os.stat_result | None) -> bool:
     return state.kind is Kind.DIR or (stamp.mtime_ns, stamp.ctime_ns) == (found.st_mtime_ns, found.st_ctime_ns)
 
 
-class LeftOut:
-    """What a sync leaves out, by rules that were sent along.
-
-    Args:
-        texts: Of ignore files, by the folder they hold in.
-    """
-
-    def __init__(self, texts: Mapping[bytes, tuple[bytes, ...]]) -> None:
-        self.texts = texts
-        self._rules: dict[bytes, Rules | None] = {b"": Rules().inside(b"", texts.get(b"", ()))}
-
-    def read(self, folder: bytes, _fd: int = -1) -> tuple[bytes, ...]:
-        """The texts that hold in a folder, as the scanner asks for them."""
-        return self.texts.get(folder, ())
+class LeftOut(RuleTable):
+    """What a sync leaves out, by rules that were sent along."""
 
     def holds(self, path: bytes) -> bool:
         """Whether a path is left out, or is below one that is. Of a folder itself this may say no when it is."""
-        folder, _ = split(path)
-        rules = self._rules_in(folder)
+        rules = self.inside(split(path)[0])
         return rules is None or rules.ignores(path, is_folder=False)
-
-    def _rules_in(self, folder: bytes) -> Rules | None:
-        """The rules in a folder; None if it is left out."""
-        if folder not in self._rules:
-            if len(self._rules) > _MAX_RULES:
-                self._rules = {b"": self._rules[b""]}
-            above = self._rules_in(split(folder)[0])
-            is_out = above is None or above.ignores(folder, is_folder=True)
-            self._rules[folder] = None if is_out or above is None else above.inside(folder, self.read(folder))
-        return self._rules[folder]
 
 
 class OpenTree:

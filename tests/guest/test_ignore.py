@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sbxguest.tree.ignore import Rules, texts_of
+from sbxguest.tree.ignore import Rules, RuleTable, texts_of
 
 NAMES = [
     b"a",
@@ -184,3 +184,12 @@ def test_ignore_files_are_read_weakest_first_and_links_are_not_followed(tmp_path
     finally:
         os.close(folder)
         os.close(sub)
+
+
+def test_rules_of_a_whole_tree_hold_for_any_path_however_deep() -> None:
+    table = RuleTable({b"": (b"*.log",), b"a": (b"build/\n!keep.log",)})
+    inside = table.inside(b"a")
+    assert inside is not None
+    assert [inside.ignores(b"a/" + name, is_folder=False) for name in (b"x.log", b"keep.log")] == [True, False]
+    assert table.inside(b"a/build/x") is None
+    assert table.inside(b"/".join([b"d"] * 2000)) is not None

@@ -14,7 +14,7 @@ from sbxguest.tree import Outcome, Result
 from sbxguest.tree.apply import Applier
 from sbxguest.tree.batch import Batch
 from sbxguest.tree.blobs import Blobs
-from sbxguest.tree.contents import open_file
+from sbxguest.tree.contents import Unstable, open_file
 from sbxguest.tree.frames import INLINE_BYTES
 from sbxguest.tree.root import Root, file_state, split
 from sbxguest.tree.scan import ScanOptions, scan
@@ -160,7 +160,7 @@ class DirectTree(GuestTree):
                     fd, found = open_file(name, folder_fd)
                 finally:
                     os.close(folder_fd)
-            except OSError:
+            except (OSError, Unstable):
                 yield Result(seq, Outcome.FAILED, None, "file_not_found")
                 continue
             digest = hashlib.sha256()

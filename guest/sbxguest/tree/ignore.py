@@ -19,6 +19,7 @@ IGNORE_FILES = (b".gitignore", b".sbxignore")
 # For each folder of a tree, by its path and an open descriptor: the texts that hold in it, the weakest first.
 TextSource = Callable[[bytes, int], Sequence[bytes]]
 
+_MAX_RULES = 10_000
 _MAX_TEXT_BYTES = 1024 * 1024
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WILD = re.compile(rb"[*?\[\\]")
@@ -96,6 +97,38 @@ class Rules:
             if number > best_number and (is_folder or not rule.needs_folder):
                 best, best_number = rule, number
         return best
+
+
+class RuleTable:
+    """The rules of a whole tree, from the texts that hold in each of its folders.
+
+    Args:
+        texts: By folder, the weakest first.
+    """
+
+    def __init__(self, texts: Mapping[bytes, Sequence[bytes]]) -> None:
+        self.texts = texts
+        self._rules: dict[bytes, Rules | None] = {b"": Rules().inside(b"", texts.get(b"", ()))}
+
+    def read(self, folder: bytes, _fd: int = -1) -> Sequence[bytes]:
+        """The texts that hold in a folder, as the scanner asks for them."""
+        return self.texts.get(folder, ())
+
+    def inside(self, folder: bytes) -> Rules | None:
+        """The rules in a folder; None if it is left out."""
+        missing: list[bytes] = []
+        # Not by recursion: a path somebody else names may be thousands of folders deep.
+        while folder not in self._rules:
+            missing.append(folder)
+            folder = folder.rpartition(b"/")[0]
+        rules = self._rules[folder]
+        if len(self._rules) > _MAX_RULES:
+            self._rules = {b"": self._rules[b""]}
+        for inner in reversed(missing):
+            is_out = rules is None or rules.ignores(inner, is_folder=True)
+            rules = None if is_out or rules is None else rules.inside(inner, self.read(inner))
+            self._rules[inner] = rules
+        return rules
 
 
 def _add(

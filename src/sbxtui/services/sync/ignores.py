@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sbxguest.tree import Kind, Note, Record
-from sbxguest.tree.ignore import Rules, texts_of
+from sbxguest.tree.ignore import RuleTable, texts_of
 from sbxguest.tree.root import split
 
 # Weaker than anything a `.gitignore` or `.sbxignore` says: `!node_modules/` there brings it back. `.git` stays out.
@@ -65,34 +65,11 @@ def decides_what_is_left_out(path: bytes) -> bool:
     return path.rpartition(b"/")[2] in (b".gitignore", b".sbxignore", b"Cargo.toml")
 
 
-class PathFilter:
-    """The rules of a folder of this machine, for paths somebody else names: the sandbox may list what it likes.
-
-    Args:
-        texts: As `FolderIgnores` read them.
-    """
-
-    def __init__(self, texts: Mapping[bytes, Sequence[bytes]]) -> None:
-        self._texts = texts
-        self._rules: dict[bytes, Rules | None] = {b"": Rules().inside(b"", texts.get(b"", ()))}
-
-    def without_ignored(self, records: Iterable[Record]) -> Iterator[Record]:
-        """The records, with a note for each path that is left out and nothing of what is below it."""
-        for record in records:
-            folder, _ = split(record.path)
-            rules = self._rules_in(folder)
-            if rules is None:
-                continue
-            is_folder = not isinstance(record, Note) and record.state.kind is Kind.DIR
-            yield Note(record.path, "ignored") if rules.ignores(record.path, is_folder=is_folder) else record
-
-    def _rules_in(self, folder: bytes) -> Rules | None:
-        """The rules of a folder; None if it is left out itself."""
-        if folder in self._rules:
-            return self._rules[folder]
-        above = self._rules_in(split(folder)[0])
-        inside = None
-        if above is not None and not above.ignores(folder, is_folder=True):
-            inside = above.inside(folder, self._texts.get(folder, ()))
-        self._rules[folder] = inside
-        return inside
+def without_ignored(rules: RuleTable, records: Iterable[Record]) -> Iterator[Record]:
+    """A listing somebody else made, with a note for each path the rules leave out and nothing of what is below it."""
+    for record in records:
+        inside = rules.inside(split(record.path)[0])
+        if inside is None:
+            continue
+        is_folder = not isinstance(record, Note) and record.state.kind is Kind.DIR
+        yield Note(record.path, "ignored") if inside.ignores(record.path, is_folder=is_folder) else record

@@ -6,17 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 
+from sbxguest.tree import Kind as Kind
+from sbxguest.tree import OpKind
 from sbxtui.core.errors import UsageError
 
 Path = bytes
-
-
-class Kind(StrEnum):
-    """What stands at a path; sockets, pipes and devices are never synced."""
-
-    FILE = "file"
-    DIR = "dir"
-    LINK = "link"
+# Creating puts the folder above first, removing a folder what is in it.
+Op = OpKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +95,6 @@ class Side(Enum):
 
     LOCAL = "local"
     GUEST = "guest"
-
-
-class Op(StrEnum):
-    """What a change does. Creating puts the folder above first, removing a folder what is in it."""
-
-    MKDIR = "mkdir"
-    PUT = "put"
-    LINK = "link"
-    CHMOD = "chmod"
-    DELETE = "delete"
-    RMDIR = "rmdir"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sbxguest.tree import Outcome, State
+from sbxguest.tree.ignore import RuleTable
 from sbxtui.guest.tree import GuestTree
 from sbxtui.guest.treewire import TreeHello
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.halts import Halt, Roots, find_halts
-from sbxtui.services.sync.ignores import PathFilter
+from sbxtui.services.sync.ignores import without_ignored
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Difference, Entry, Mode, Path, Plan, Side
 from sbxtui.services.sync.picture import Picture, above_of, entry_of, part_of, scope_of, state_of, within
@@ -90,17 +91,17 @@ class Pair:
         """Look at the sandbox's folder, or at and below some of its paths."""
         texts = self.folder.ignores.texts
         # The sandbox may list what it likes: what is left out is left out here, too.
-        rules = PathFilter(texts)
+        rules = RuleTable(texts)
         if paths is None:
             self.hello = await self.guest.hello()
             manifest = await self.guest.scan(ignore=texts)
-            self.there.take_all(rules.without_ignored(manifest.records))
+            self.there.take_all(without_ignored(rules, manifest.records))
             self.cursor = manifest.cursor
         else:
             asked = list(paths)
             above = await self.guest.scan(above_of(asked), is_deep=False, ignore=texts)
             found = await self.guest.scan(asked, ignore=texts)
-            self.there.take(asked, rules.without_ignored(found.records), rules.without_ignored(above.records))
+            self.there.take(asked, without_ignored(rules, found.records), without_ignored(rules, above.records))
         self.there.listing().check()
 
     async def greet(self) -> None:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sbxguest.tree import Kind as WireKind
 from sbxguest.tree import Note, Record, State
 from sbxtui.services.sync.model import Entry, Kind, Listing, Path, ancestors, parent_of, tree_key
 
@@ -17,12 +16,12 @@ _PASSING = frozenset({"vanished", "unstable"})
 
 def entry_of(state: State) -> Entry:
     """A state without the stamp of its machine."""
-    return Entry(Kind(state.kind.value), state.content, state.is_executable)
+    return Entry(state.kind, state.content, state.is_executable)
 
 
 def state_of(entry: Entry) -> State:
     """An entry as it goes over the wire."""
-    return State(WireKind(entry.kind.value), entry.content, entry.is_executable)
+    return State(entry.kind, entry.content, entry.is_executable)
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ class Picture:
         found = {record.path: record for record in above}
         for path in above_of(asked):
             record = found.get(path)
-            if isinstance(record, Note) or record is None or record.state.kind is not WireKind.DIR:
+            if isinstance(record, Note) or record is None or record.state.kind is not Kind.DIR:
                 self._drop(path)
         self._add(found.values())
         for path in asked:
@@ -76,7 +75,7 @@ class Picture:
 
     def put(self, path: Path, state: State | None) -> None:
         """What stands at one path now. Below what is no folder nothing stands."""
-        if state is None or state.kind is not WireKind.DIR:
+        if state is None or state.kind is not Kind.DIR:
             for one in self.below(path):
                 self._remove(one)
         if state is None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sbxguest.tree import Op as WireOp
-from sbxguest.tree import OpKind, Outcome, Result, Source, State
+from sbxguest.tree import Outcome, Result, Source, State
 from sbxguest.tree.frames import INLINE_BYTES, PACKED_BYTES
 from sbxtui.core.errors import Conflict, QuotaExceeded, Throttled
 from sbxtui.guest.tree import GuestTree, Step
@@ -185,7 +185,7 @@ def wire_op(
     if change.expect is not None:
         expect = seen if seen is not None and seen.is_same(state_of(change.expect)) else state_of(change.expect)
     goal = None if change.entry is None else state_of(change.entry)
-    return WireOp(OpKind(change.op.value), change.path, goal, expect, size_bytes, source, known_path)
+    return WireOp(change.op, change.path, goal, expect, size_bytes, source, known_path)
 
 
 def _source(change: Change, size_bytes: int, moved: Mapping[bytes, Path]) -> Source:
