@@ -33,7 +33,7 @@ test: $(DEV_STAMP)
 
 check:
 	@$(MAKE) --no-print-directory -k -j 2 lint
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test TESTS="$(TESTS) and not long"
 
 # One target per tool, so that `make -k lint` tells everything that is wrong.
 lint: lint-style lint-format lint-types lint-layers

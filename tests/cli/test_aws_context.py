@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.sbx import Sbx, sbx_home
 
+pytestmark = pytest.mark.long
+
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "SSL_CERT_FILE")
 
 

@@ -13,7 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.sbx import Result, Sbx
+
+pytestmark = pytest.mark.long
 
 HOST = "host.sbx.internal"
 # As a person's program: proxies from the environment, and what it was told when it is refused.

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from tests.support.guest_process import children_of
 from tests.support.sandboxes import processes_naming
 from tests.support.sbx import Sbx
+
+pytestmark = pytest.mark.long
 
 HOG = "b = [bytearray(1 << 20) for _ in range(2000)]"
 

@@ -14,6 +14,8 @@ from sbxtui.localcloud.keeper_processes import descendants
 from sbxtui.localcloud.spec import SandboxSpec
 from tests.support.sandboxes import Place, Ran, RunningSandbox, require_runtime, running
 
+pytestmark = pytest.mark.long
+
 ANSWERS_AGAIN_S = 5.0
 MEMORY_MIB, PIDS, TMPFS_MIB, DISK_MIB = 256, 64, 64, 128
 

@@ -15,6 +15,8 @@ from sbxtui.settings import locate_home
 from tests.support.sandboxes import processes_naming
 from tests.support.sbx import Sbx
 
+pytestmark = pytest.mark.long
+
 
 def trees(sbx: Sbx) -> set[str]:
     """Folders of sandboxes that this home has, of living and ended ones."""

@@ -7,7 +7,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.support.sbx import Sbx
+
+pytestmark = pytest.mark.long
 
 
 def store_file(sbx: Sbx) -> Path:

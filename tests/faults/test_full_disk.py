@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.sbx import Result, Sbx
 
+pytestmark = pytest.mark.long
+
 # A process that may make no file larger meets the same refusals as one on a full disk, and needs no rights for it.
 _ON_A_FULL_DISK = """
 import os, resource, sys

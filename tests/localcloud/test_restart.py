@@ -16,6 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.localcloud.endpoint import Endpoint, hello, run_sandbox, wait_for_state
 from tests.support.local_cloud import LocalCloud
 
+pytestmark = pytest.mark.long
+
 IDLE = {"maxIdleDurationSeconds": 3600, "suspendedDurationSeconds": 3600, "autoResumeEnabled": True}
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from tests.packaging.support import ROOT
 
+pytestmark = pytest.mark.long
+
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What differs from run to run is written as an ellipsis; on a line of its own it stands for any number of lines.
 _ANY = "…"

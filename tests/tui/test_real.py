@@ -24,7 +24,7 @@ from tests.tui.driving import Driver
 
 DEADLINE_S = 60.0
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the local cloud needs Linux")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="the local cloud needs Linux")]
 
 
 @pytest.fixture
