@@ -7,14 +7,14 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import cache
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from sbxguest.app import Request, WireError
+from sbxguest.app import Disconnected, Request, WireError
 from sbxguest.fileops import FileError, Owner, resolve
 from sbxguest.filewrite import Journal
 from sbxguest.state import Guest, GuestSettings
@@ -127,36 +127,54 @@ def sha256_precondition(text: str) -> str:
     return digest
 
 
-async def receive_into(sink: Sink, request: Request) -> None:
+async def receive_into(sink: Sink, request: Request, *, keeps_rest: bool = False) -> None:
     """Stream the request's body into `sink`, two batches in memory at most.
+
+    Args:
+        sink: Where it goes.
+        request: Whose body.
+        keeps_rest: Write what has arrived when the client goes away, too.
 
     Raises:
         WireError: The sink refused.
         Disconnected: The client went away.
     """
+    writing: asyncio.Task[None] | None = None
+    try:
+        async with aclosing(_batches(request, keeps_rest)) as batches:
+            async for batch in batches:
+                if writing is not None:
+                    await writing
+                writing = asyncio.create_task(in_thread(sink.write, batch))
+        if writing is not None:
+            await writing
+    finally:
+        if writing is not None:
+            if not keeps_rest:
+                writing.cancel()
+            await asyncio.wait((writing,))
+            if not writing.cancelled():
+                writing.exception()
+
+
+async def _batches(request: Request, keeps_rest: bool) -> AsyncGenerator[list[bytes], None]:
+    """The body of a request in pieces worth a thread's while."""
     batch: list[bytes] = []
     size_bytes = 0
-    writing: asyncio.Task[None] | None = None
     try:
         async with aclosing(request.stream()) as stream:
             async for piece in stream:
                 batch.append(piece)
                 size_bytes += len(piece)
                 if size_bytes >= _BATCH_BYTES:
-                    if writing is not None:
-                        await writing
-                    writing = asyncio.create_task(in_thread(sink.write, batch))
+                    yield batch
                     batch, size_bytes = [], 0
-        if writing is not None:
-            await writing
-        if batch:
-            await in_thread(sink.write, batch)
-    finally:
-        if writing is not None:
-            writing.cancel()
-            await asyncio.wait((writing,))
-            if not writing.cancelled():
-                writing.exception()
+    except Disconnected:
+        if keeps_rest and batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
 
 
 async def aborted(sink: Sink) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 from sbxguest import wire
 from sbxguest.app import Request, Response, Route, WireError, json_response
-from sbxguest.filepool import aborted, in_thread, receive_into
+from sbxguest.filepool import Sink, aborted, in_thread, receive_into
 from sbxguest.opentree import OpenTree, trees
 from sbxguest.tree.batch import MAX_BYTES, MAX_OPS, Batch
 from sbxguest.tree.blobs import BlobWriter
+from sbxguest.tree.codec import CODEC_HEADER, CODECS, Opener
 from sbxguest.tree.entry import DIGEST_BYTES, DIGEST_NAME, BadRecord, check_path, from_text, to_text
 from sbxguest.tree.frames import INLINE_BYTES, PACKED_BYTES
 from sbxguest.tree.scan import ScanOptions
@@ -51,7 +52,7 @@ def _facts(tree: OpenTree) -> dict[str, object]:
             "reads": _MAX_READS,
         },
         "digest": DIGEST_NAME,
-        "codecs": [],
+        "codecs": list(CODECS),
     }
 
 
@@ -108,10 +109,11 @@ async def batch(request: Request) -> Response:
     if not _BATCH_ID.fullmatch(batch_id):
         raise WireError(400, "bad_request", "the id of a batch is up to 64 letters, digits, `-` and `_`")
     _require_boot(request)
+    opener = _opener(request)
     incoming = await in_thread(Batch, tree.applier, tree.blobs, batch_id)
     is_whole = False
     try:
-        await receive_into(incoming, request)
+        await receive_into(incoming if opener is None else _Opening(opener, incoming), request)
         await in_thread(incoming.check)
         is_whole = True
     finally:
@@ -128,6 +130,31 @@ async def _results(tree: OpenTree, incoming: Batch, batch_id: str) -> AsyncGener
                 yield piece
     finally:
         stop.is_set = True
+
+
+class _Opening:
+    """Unpacks what comes for a sink."""
+
+    def __init__(self, opener: Opener, sink: Sink) -> None:
+        self._opener = opener
+        self._sink = sink
+
+    def write(self, chunks: list[bytes]) -> None:
+        """Take the next bytes."""
+        for piece in self._opener.open(chunks):
+            self._sink.write([piece])
+
+    def abort(self) -> None:
+        """Leave nothing half-written."""
+        self._sink.abort()
+
+
+def _opener(request: Request) -> Opener | None:
+    """What unpacks a request's body; None if nothing has to."""
+    codec = request.headers.get(CODEC_HEADER, "")
+    if codec not in ("", *CODECS):
+        raise WireError(400, "bad_request", f"this guest cannot read `{codec[:40]}`", details={"codecs": list(CODECS)})
+    return Opener() if codec else None
 
 
 def _require_boot(request: Request) -> None:
@@ -148,9 +175,11 @@ async def put_blob(request: Request) -> Response:
     """`PUT /v2/tree/blob/{digest}?offset=&size=`: more of a large content; a cut keeps what arrived."""
     tree = await trees.find(request)
     _require_boot(request)
+    opener = _opener(request)
     writer = await in_thread(_open_blob, tree, _digest(request), request.whole("offset", 0), request.whole("size", 0))
     try:
-        await receive_into(writer, request)
+        sink = writer if opener is None else _Opening(opener, writer)
+        await receive_into(sink, request, keeps_rest=True)
     finally:
         await aborted(writer)
     offset, is_complete = await in_thread(tree.blobs.close, writer)

@@ -87,6 +87,8 @@ class Batch:
                 self._data(frame.payload)
             case TreeFrame.END:
                 self._end(frame)
+            case _:
+                raise BadRecord(f"a frame of type {frame.type} is no part of a batch")
 
     def check(self) -> None:
         """Refuse a batch that is not whole.

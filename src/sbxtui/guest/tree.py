@@ -6,6 +6,7 @@ what became of them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -22,6 +23,7 @@ from typing import Any
 
 from sbxguest import wire
 from sbxguest.tree import Op, Record, Result
+from sbxguest.tree.codec import CODEC_HEADER, DEFLATE, Packer
 from sbxguest.tree.entry import to_text
 from sbxguest.tree.frames import BatchWriter, ContentReader, data_frames, manifest_reader, result_reader
 from sbxtui.guest import filewire
@@ -34,6 +36,8 @@ from sbxtui.guest.treewire import BlobState, Changes, TreeHello, changes_of, fed
 _STALL_S = 35.0
 _PATIENCE = Patience(answer_s=_STALL_S, send_s=_STALL_S)
 _SEND_BYTES = 256 * 1024
+# A guest from which an answer takes that long is not on this machine, and the way to it slower than packing.
+_FAR_S = 0.01
 MAX_WAIT_S = wire.MAX_WAIT_S
 
 
@@ -72,19 +76,32 @@ class GuestTree:
         transport: To the guest; closed by its owner.
         path: The folder, absolute or relative to the workdir; empty for that.
         check_guest: Raises `Unsupported` for a guest that knows no trees.
+        is_far: Whether sending takes longer than packing; None finds out by how soon the guest answers.
     """
 
-    def __init__(self, transport: Transport, path: str, check_guest: Callable[[], Awaitable[object]]) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        path: str,
+        check_guest: Callable[[], Awaitable[object]],
+        *,
+        is_far: bool | None = None,
+    ) -> None:
         self._transport = transport
         self._path = path or "."
         self._check_guest = check_guest
         self._seen: TreeHello | None = None
+        self._is_far = is_far
+        self._distance_s = float("inf")
 
     async def hello(self) -> TreeHello:
         """What the folder is now; from here on, this is the folder that is meant."""
         await self._check_guest()
         address = filewire.url("/v2/tree/hello", self._path)
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
         said = await self._transport.call("GET", address, doing="asking for the folder")
+        self._distance_s = min(self._distance_s, loop.time() - asked_s)
         self._seen = hello_of(said)
         return self._seen
 
@@ -133,8 +150,9 @@ class GuestTree:
         """
         reader = result_reader()
         results: list[Result] = []
-        body = _batch_body(steps)
-        async with self._answer("POST", f"batch/{batch_id}", "changing files", body) as answer:
+        hello = self._seen or await self.hello()
+        body, headers = self._on_its_way(_batch_body(steps), hello)
+        async with self._answer("POST", f"batch/{batch_id}", "changing files", body, headers=headers) as answer:
             async for some in fed(answer, reader.feed):
                 results += some
         if reader.trailer is None:
@@ -161,7 +179,9 @@ class GuestTree:
             size_bytes: Of the whole content.
         """
         query = {"offset": str(offset), "size": str(size_bytes)}
-        said = await self._call("PUT", f"blob/{digest.hex()}", "sending a file", chunks, query)
+        hello = self._seen or await self.hello()
+        body, headers = self._on_its_way(chunks, hello)
+        said = await self._call("PUT", f"blob/{digest.hex()}", "sending a file", body, query, headers)
         return BlobState(filewire.whole(said, "offset"), said.get("complete") is True)
 
     async def read(self, files: Sequence[Wanted]) -> AsyncGenerator[bytes | Result, None]:
@@ -189,25 +209,58 @@ class GuestTree:
         said = await self._call("POST", "barrier", "waiting for changes", b"")
         return str(said.get("cursor", ""))
 
+    def _on_its_way(
+        self, pieces: AsyncIterable[bytes], hello: TreeHello
+    ) -> tuple[AsyncIterable[bytes], Mapping[str, str]]:
+        """A body as it is sent, with its headers: packed where sending takes longer than packing."""
+        is_far = self._distance_s >= _FAR_S if self._is_far is None else self._is_far
+        if not is_far or DEFLATE not in hello.codecs:
+            return pieces, {}
+        return _packed(pieces), {CODEC_HEADER: DEFLATE}
+
     @asynccontextmanager
     async def _answer(
-        self, method: str, endpoint: str, doing: str, body: Body, query: Mapping[str, str] | None = None
+        self,
+        method: str,
+        endpoint: str,
+        doing: str,
+        body: Body,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Answer]:
         hello = self._seen or await self.hello()
         address = filewire.url(f"/v2/tree/{endpoint}", self._path, {"root": hello.root, **(query or {})})
-        headers = {wire.BOOT_HEADER: hello.epoch}
+        fields = {wire.BOOT_HEADER: hello.epoch, **(headers or {})}
         with translated(doing):
             async with self._transport.stream(
-                method, address, headers=headers, content=body, patience=_PATIENCE
+                method, address, headers=fields, content=body, patience=_PATIENCE
             ) as answer:
                 await self._transport.check(answer, doing)
                 yield answer
 
     async def _call(
-        self, method: str, endpoint: str, doing: str, body: Body, query: Mapping[str, str] | None = None
+        self,
+        method: str,
+        endpoint: str,
+        doing: str,
+        body: Body,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        async with self._answer(method, endpoint, doing, body, query) as answer:
+        async with self._answer(method, endpoint, doing, body, query, headers) as answer:
             return filewire.as_object(await whole_body(answer))
+
+
+async def _packed(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    packer = Packer()
+    try:
+        async for piece in pieces:
+            yield await asyncio.to_thread(packer.feed, piece)
+        yield packer.end()
+    finally:
+        # What is sent no further shall let go of its file now, not when somebody collects it.
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
 
 
 async def _batch_body(steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncGenerator[bytes, None]:

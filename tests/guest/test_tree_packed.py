@@ -1,0 +1,96 @@
+"""What is packed on a long way: the same arrives, cuts cost as little, and a stream that lies is refused."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sbxguest.tree import BadRecord, Outcome, Source
+from sbxguest.tree.codec import CODEC_HEADER, Opener, Packer
+from sbxtui.core.errors import UsageError
+from sbxtui.guest.client import GuestClient
+from sbxtui.guest.tree import GuestTree, Step
+from tests.support.guest_process import GuestProcess
+from tests.support.tree_side import mkdir, outcomes, put, put_known, sha, stream_of
+from tests.support.tree_upload import resumed_upload
+
+MIB = 1024 * 1024
+LARGE = os.urandom(MIB) + bytes(2 * MIB)
+
+
+@pytest.fixture
+async def client(guest: GuestProcess) -> AsyncIterator[GuestClient]:
+    async with GuestClient(guest.url, None) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def far(client: GuestClient) -> GuestTree:
+    return GuestTree(client.transport, "", client.hello, is_far=True)
+
+
+async def in_pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), 100_000):
+        yield content[start : start + 100_000]
+
+
+@given(st.lists(st.binary(max_size=3000), max_size=10), st.integers(1, 500))
+def test_what_is_packed_comes_out_again_however_it_is_cut(pieces: list[bytes], step: int) -> None:
+    packer, opener = Packer(), Opener()
+    data = b"".join([*map(packer.feed, pieces), packer.end()])
+    chunks = [data[start : start + step] for start in range(0, len(data), step)]
+    assert b"".join(opener.open(chunks)) == b"".join(pieces)
+
+
+async def test_a_packed_batch_arrives_whole(guest: GuestProcess, far: GuestTree) -> None:
+    small = [put(b"d/%d" % number, b"line\n" * number) for number in range(50)]
+    steps = [Step(*mkdir(b"d")), *(Step(*one) for one in small), Step(put(b"large", LARGE)[0], in_pieces(LARGE))]
+    assert outcomes(await far.batch("one", steps)) == [Outcome.DONE] * 52
+    assert (guest.workdir / "large").read_bytes() == LARGE
+    assert (guest.workdir / "d/49").read_bytes() == b"line\n" * 49
+
+
+async def test_a_packed_upload_goes_on_where_it_was_cut(guest: GuestProcess, far: GuestTree) -> None:
+    async def cut() -> AsyncIterator[bytes]:
+        yield LARGE[: 2 * MIB]
+        raise OSError("the source broke")
+
+    digest = sha(LARGE)
+    with pytest.raises(OSError, match="the source broke"):
+        await far.upload_blob(digest, cut(), offset=0, size_bytes=len(LARGE))
+    assert await resumed_upload(far, LARGE) > 0
+    assert outcomes(await far.batch("blob", [Step(*put_known(b"f", LARGE, Source.BLOB))])) == [Outcome.DONE]
+    assert (guest.workdir / "f").read_bytes() == LARGE
+
+
+@pytest.mark.parametrize(
+    ("codec", "body"),
+    [
+        ("zip", b""),
+        ("deflate", b"nonsense"),
+        ("deflate", zlib.compress(stream_of([put(b"f", b"x")]))[:-20]),
+        ("deflate", zlib.compress(stream_of([put(b"f", b"x")])) + b"more"),
+        # A thousand times as much as comes over the wire.
+        ("deflate", zlib.compress(bytes(200 * MIB))),
+    ],
+    ids=["unknown", "nonsense", "cut", "too much", "bomb"],
+)
+async def test_a_packed_stream_that_lies_is_refused(
+    guest: GuestProcess, client: GuestClient, codec: str, body: bytes
+) -> None:
+    headers = {"x-sbx-boot": (await client.hello()).boot_id, CODEC_HEADER: codec}
+    with pytest.raises(UsageError):
+        await client.transport.call(
+            "POST", "/v2/tree/batch/x", doing="asking", query={"path": "."}, headers=headers, content=body
+        )
+    assert os.listdir(guest.workdir) == []
+
+
+def test_what_comes_behind_a_packed_stream_is_an_error() -> None:
+    with pytest.raises(BadRecord):
+        list(Opener().open([zlib.compress(b"x"), b"more"]))

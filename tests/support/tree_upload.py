@@ -1,0 +1,33 @@
+"""Going on with an upload that was cut off, as the host does."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+
+from sbxtui.core.errors import Conflict
+from sbxtui.guest.tree import GuestTree
+from sbxtui.guest.treewire import BlobState
+
+
+async def resumed_upload(tree: GuestTree, content: bytes) -> int:
+    """Bring the rest of a content up once some of it is there; returns how much was there."""
+    digest = hashlib.sha256(content).digest()
+
+    async def rest(offset: int) -> AsyncIterator[bytes]:
+        yield content[offset:]
+
+    async with asyncio.timeout(30):
+        while True:
+            have = await tree.blob(digest)
+            # What was sent before the cut may still be on its way to the disk.
+            if have.offset:
+                try:
+                    size_bytes = len(content)
+                    done = await tree.upload_blob(digest, rest(have.offset), offset=have.offset, size_bytes=size_bytes)
+                except Conflict:
+                    continue
+                assert done == BlobState(size_bytes, True)
+                return have.offset
+            await asyncio.sleep(0.02)
