@@ -195,6 +195,10 @@ class FrameDecoder:
                 at += len(piece)
                 yield self._piece(self._data, piece)
                 continue
+            if (frame := self._whole(data, at)) is not None:
+                at += HEAD_SIZE_BYTES + len(frame.payload)
+                yield frame
+                continue
             at += self._collect(data, at, HEAD_SIZE_BYTES)
             if len(self._pending) < HEAD_SIZE_BYTES:
                 return
@@ -210,6 +214,16 @@ class FrameDecoder:
             payload = bytes(self._pending[HEAD_SIZE_BYTES:])
             self._pending.clear()
             yield Frame(frame_type, cursor, payload, channel)
+
+    def _whole(self, data: bytes, at: int) -> Frame | None:
+        """The frame at `at`, if all of it is here and it is one that comes out whole: most are, and nothing is kept."""
+        start = at + HEAD_SIZE_BYTES
+        if self._pending or start > len(data):
+            return None
+        frame_type, channel, _reserved, length, cursor = _HEAD.unpack_from(data, at)
+        if frame_type == FrameType.DATA or length > MAX_PAYLOAD_BYTES or start + length > len(data):
+            return None
+        return Frame(frame_type, cursor, data[start : start + length], channel)
 
     def _collect(self, data: bytes, at: int, size_bytes: int) -> int:
         """Fill `_pending` up to `size_bytes`; returns how many bytes it took."""

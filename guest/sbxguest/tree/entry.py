@@ -24,6 +24,7 @@ MAX_PATH_BYTES = 4095
 
 _STATE = struct.Struct(">BBHQqqQ")
 _LENGTH = struct.Struct(">H")
+_NO_NAMES = frozenset((b"", b".", b".."))
 _EXECUTABLE, _HAS_STAMP, _RACY = 1, 2, 4
 
 
@@ -220,7 +221,7 @@ def check_path(path: bytes) -> None:
     Raises:
         BadRecord: It is empty, absolute, too long, or has an empty name, `.`, `..` or a NUL in it.
     """
-    if len(path) > MAX_PATH_BYTES or b"\0" in path or not {b"", b".", b".."}.isdisjoint(path.split(b"/")):
+    if len(path) > MAX_PATH_BYTES or b"\0" in path or not _NO_NAMES.isdisjoint(path.split(b"/")):
         raise BadRecord(f"{path[:200]!r} is no path below a folder")
 
 

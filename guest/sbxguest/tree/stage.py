@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import hmac
+import itertools
 import os
 import secrets
 import stat
@@ -61,6 +62,8 @@ class Stage:
             break
         else:
             raise TreeError("access_denied", f"there is no place for a stage: {'; '.join(refusals)}")
+        # Several processes may use one stage.
+        self._mark, self._numbers = f"{secrets.token_hex(8)}-", itertools.count()
         self._folders = {name: _folder_in(self.fd, name) for name in _NAMES}
         self._clean()
 
@@ -102,7 +105,7 @@ class Stage:
 
     def new_name(self) -> str:
         """A name nothing has in `incoming`."""
-        return secrets.token_hex(8)
+        return f"{self._mark}{next(self._numbers):x}"
 
     def drop(self, name: str) -> None:
         """Remove something from `incoming`, if it is there."""
