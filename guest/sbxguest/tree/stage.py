@@ -6,6 +6,7 @@ It is on the tree's own mount, so that everything moves in one step, and belongs
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import hmac
@@ -22,6 +23,7 @@ from sbxguest.tree.root import FOLDER_FLAGS, Root
 
 STAGE_PREFIX = ".sbx-stage-"
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_syncfs = getattr(ctypes.CDLL(None), "syncfs", None)
 _NAMES = ("incoming", "blobs", "trash", "batches")
 
 
@@ -113,8 +115,9 @@ class Stage:
             os.unlink(name, dir_fd=self.incoming_fd)
 
     def sync(self) -> None:
-        """Wait until everything is on the disk."""
-        os.sync()
+        """Wait until all that was made of what waited here is on the disk."""
+        if _syncfs is None or _syncfs(self.fd) != 0:
+            os.sync()
 
     def _clean(self) -> None:
         """Remove what a killed process left on its way, if no other one is at it."""

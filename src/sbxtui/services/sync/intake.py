@@ -164,6 +164,8 @@ class Intake:
             op = wire_op(change, here)
             made.append(Made(change, self._applier.apply(batch_id, seq, op, contents.get(change.path, ""))))
         self._applier.forget()
+        # Before it is noted as agreed: a machine that loses its power then must not have the note without the files.
+        self._stage.sync()
         return made
 
 
