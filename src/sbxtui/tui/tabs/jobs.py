@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.widget import Widget
 from textual.widgets import Static
 
 from sbxtui.core.jobs import Job, JobState
@@ -115,6 +116,11 @@ class JobsTab(JobWork):
     def first_inside(self) -> RowList | OutputView:
         """The list, or what stands in its place."""
         return self.query_one(OutputView) if self.has_class("-viewing") else self.query_one("#joblist", RowList)
+
+    def stops(self) -> list[Widget]:
+        """The list and the output below it; where only one is shown, that one."""
+        both: list[Widget] = [self.query_one("#joblist", RowList), self.query_one(OutputView)]
+        return both if self.has_class("-viewing") and self.has_class("-both") else [self.first_inside()]
 
     def title(self) -> str:
         """How many run and have ended."""
