@@ -10,6 +10,7 @@ import pytest
 
 from sbxtui.core.errors import Unsupported
 from sbxtui.core.model import (
+    OLD_GUEST,
     Context,
     ContextKind,
     ContextName,
@@ -19,7 +20,6 @@ from sbxtui.core.model import (
     Registration,
     SandboxId,
 )
-from sbxtui.services.guests import V1
 from sbxtui.services.jobs import Command
 from sbxtui.settings import load
 from sbxtui.store.tokens import Tokens
@@ -47,7 +47,7 @@ async def old(tmp_path: Path) -> AsyncIterator[tuple[Services, Registration]]:
             owner="",
             created_at=now,
             endpoint=guest.url,
-            facts={"guest_version": V1},
+            facts={"guest_version": OLD_GUEST},
         )
         yield services, row
     services.close()

@@ -17,6 +17,7 @@ from typing import cast
 from sbxtui.core.errors import NameTaken, SandboxNotFound, SbxError
 from sbxtui.core.jobs import Channel, Job, JobOutput, JobPiece
 from sbxtui.core.model import (
+    OLD_GUEST,
     Context,
     ContextKind,
     ContextName,
@@ -66,7 +67,8 @@ def sandbox(name: str, state: SandboxState = SandboxState.RUNNING, **changes: ob
         image_version="1.0",
         created_at=now() - timedelta(hours=1),
         endpoint="127.0.0.1:40001",
-        facts={"network": "none", "memory_mib": 2048} if name else {},
+        # Its guest is an old one, which runs commands and keeps nothing of them: `run` is all it needs.
+        facts={"network": "none", "memory_mib": 2048, "guest_version": OLD_GUEST} if name else {},
         seen_at=now(),
     )
     return replace(made, **changes)  # type: ignore[arg-type]  # fields by name

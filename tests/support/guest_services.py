@@ -58,7 +58,9 @@ async def guest_scene(folder: Path) -> AsyncIterator[GuestScene]:
     try:
         async with running_guest(folder) as guest:
             row = know(real, guest.url)
-            one = sandbox(row.name, context=CONTEXT, id=row.id, created_at=row.created_at, endpoint=row.endpoint)
+            one = sandbox(
+                row.name, context=CONTEXT, id=row.id, created_at=row.created_at, endpoint=row.endpoint, facts={}
+            )
             context = Context(CONTEXT, ContextKind.AWS, region="us-east-1")
             yield GuestScene(FakeCloud(context=context, sandboxes=[one]), real, row, guest)
     finally:

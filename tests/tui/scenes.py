@@ -22,8 +22,8 @@ from sbxtui.tui.tabs.activity import ActivityTab
 from sbxtui.tui.tabs.files import FilesTab
 from sbxtui.tui.tabs.jobs import JobsTab
 from sbxtui.tui.tabs.registry import TABS
-from sbxtui.tui.tabs.run import LineInput
 from sbxtui.tui.widgets.fileview import FileView
+from sbxtui.tui.widgets.lineinput import LineInput
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
 from sbxtui.tui.widgets.rows import RowList
 from tests.support.fake_services import FakeCloud, OnOutput, home_at, job, sandbox
@@ -169,6 +169,8 @@ def on_a_command_line(root: Path) -> Scene:
             Act("line_run", lambda driver: "exit 0" in driver.text(), (to_line, *"one")),
             Act("line_earlier", lambda driver: line(driver) == "one"),
             Act("line_later", lambda driver: line(driver) == ""),
+            Act("line_complete", lambda driver: "completes nothing" in driver.text(), ("x",)),
+            Act("line_lend", lambda driver: any("has a terminal" in told for told in driver.toasts()), ("backspace",)),
             Act("line_stop", lambda driver: cloud.cancelled == ["wait"], (*"wait", "enter"), is_ready=is_running),
             Act(
                 "output_stop",

@@ -134,8 +134,8 @@ async def test_a_pinned_tab_stays_in_view_below_and_takes_its_turn(tmp_path: Pat
     async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api")]), size=(160, 40)) as driver:
         pane = driver.main.query_one(DetailPane)
         await driver.press("P", "2")
-        assert [tab.id for tab in pane.shown_tabs()] == ["run", "overview"]
-        await driver.until(lambda: pane.tab("run").region.bottom <= pane.tab("overview").region.y)
+        assert [tab.id for tab in pane.shown_tabs()] == ["shell", "overview"]
+        await driver.until(lambda: pane.tab("shell").region.bottom <= pane.tab("overview").region.y)
         assert "pinned: Overview" in driver.text()
         await driver.press("tab", "tab", "tab")
         assert driver.main.focused is pane.tab("overview").first_inside()
@@ -151,7 +151,7 @@ async def test_tabs_go_round_by_brackets(tmp_path: Path) -> None:
         await driver.press("left_square_bracket")
         assert pane.current == "activity"
         await driver.press("right_square_bracket", "right_square_bracket")
-        assert pane.current == "run"
+        assert pane.current == "shell"
 
 
 async def test_a_commands_output_is_folded_and_shown_again(tmp_path: Path) -> None:

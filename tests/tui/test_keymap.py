@@ -12,8 +12,8 @@ from sbxtui.tui.actions import EVERYWHERE, FILTER, LIST, ROWS, SANDBOXES, Action
 from sbxtui.tui.keymap import Keymap, footer_actions
 from sbxtui.tui.screens.main import MainScreen
 from sbxtui.tui.tabs.registry import TABS, all_actions
-from sbxtui.tui.tabs.run import LineInput
 from sbxtui.tui.widgets.fileview import FileView
+from sbxtui.tui.widgets.lineinput import LineInput
 from sbxtui.tui.widgets.output import OutputView
 from sbxtui.tui.widgets.rows import RowList
 from sbxtui.tui.widgets.table import FleetTable

@@ -123,9 +123,9 @@ async def test_panes_tabs_and_zoom_are_reached_and_left_by_keys(tmp_path: Path) 
 async def test_a_tab_is_opened_by_a_click_on_its_name(tmp_path: Path) -> None:
     async with dashboard(tmp_path, three(), size=(100, 30)) as driver:
         x, y = driver.main.query_one("#detail").region.offset
-        label = driver.text().splitlines()[y].index("2 Run")
+        label = driver.text().splitlines()[y].index("2 Shell")
         await driver.pilot.click(offset=(max(label, x) + 2, y))
-        await driver.until(lambda: driver.main.query_one(DetailPane).current == "run")
+        await driver.until(lambda: driver.main.query_one(DetailPane).current == "shell")
 
 
 async def test_a_key_in_the_footer_can_be_clicked(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from textual.app import App, ComposeResult
 from sbxtui.core.errors import GuestUnreachable
 from sbxtui.core.model import SandboxState
 from sbxtui.tui.screens.confirm import ConfirmScreen
-from sbxtui.tui.tabs.run import RunTab
+from sbxtui.tui.tabs.shell import ShellTab
 from sbxtui.tui.widgets.output import OutputView
 from sbxtui.tui.widgets.transcript import Transcript
 from tests.support.fake_services import FakeCloud, OnOutput, sandbox
@@ -29,7 +29,7 @@ async def until_cancelled(line: str, on_output: OnOutput) -> int:
 
 
 def run_status(driver: Driver) -> str:
-    return shown(driver.main.query_one("#run-status"))  # type: ignore[arg-type]  # it is a static
+    return shown(driver.main.query_one("#shell-status"))  # type: ignore[arg-type]  # it is a static
 
 
 async def test_a_line_is_run_and_its_output_exit_code_and_time_are_shown(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_a_flood_leaves_the_keys_working_and_counts_what_it_drops(tmp_path
         await driver.until(lambda: driver.main.fleet.cursor == 1)
         await driver.press("k", "e", "ctrl+c")
         await driver.until(lambda: "stopped by you" in driver.text())
-        transcript = driver.main.query_one(RunTab).transcripts["mvm-api"]
+        transcript = driver.main.query_one(ShellTab).consoles["mvm-api"].transcript
         assert transcript.end - transcript.first <= 10_001
 
 

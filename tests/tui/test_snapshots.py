@@ -215,7 +215,7 @@ SIGHTS = (
     Sight(
         "zoom", busy, ("g", "z"), lambda driver: driver.main.has_class("-zoomed") and "1 Overview" not in driver.text()
     ),
-    Sight("pinned", busy, (*TO_API, "P", "$run"), _pinned),
+    Sight("pinned", busy, (*TO_API, "P", "$shell"), _pinned),
 )
 
 

@@ -11,6 +11,9 @@ from typing import NewType
 SandboxId = NewType("SandboxId", str)
 ContextName = NewType("ContextName", str)
 
+# The version in the facts of a sandbox whose guest answers the old contract only.
+OLD_GUEST = "v1"
+
 MEMORY_SIZES_MIB = (512, 1024, 2048, 4096, 8192)
 DEFAULT_MEMORY_MIB = 2048
 
@@ -203,6 +206,11 @@ class Sandbox:
     labels: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
     seen_at: datetime | None = None
+
+    @property
+    def has_old_guest(self) -> bool:
+        """Whether its image has a guest that runs commands and keeps nothing of them."""
+        return self.facts.get("guest_version") == OLD_GUEST
 
     @property
     def is_tracked(self) -> bool:

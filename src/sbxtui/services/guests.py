@@ -16,7 +16,7 @@ from sbxtui.core.errors import (
     Unsupported,
 )
 from sbxtui.core.isolation import require, tier_of
-from sbxtui.core.model import Context, Registration, SandboxRecord, SandboxState
+from sbxtui.core.model import OLD_GUEST, Context, Registration, SandboxRecord, SandboxState
 from sbxtui.guest.client import GuestClient
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.tokens import TokenService
@@ -24,9 +24,6 @@ from sbxtui.settings import Settings
 
 if TYPE_CHECKING:
     from sbxtui.guest.files import GuestFiles
-
-# Kept as the guest's version in a row's facts.
-V1 = "v1"
 
 
 class Guests:
@@ -108,7 +105,7 @@ class Guests:
 
 def speaks_v1(registration: Registration) -> bool:
     """Whether the sandbox's guest was found to answer the old contract only."""
-    return registration.facts.get("guest_version") == V1
+    return registration.facts.get("guest_version") == OLD_GUEST
 
 
 def _explanation(name: str, record: SandboxRecord) -> SbxError | None:

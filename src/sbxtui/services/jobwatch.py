@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 
 from sbxtui.core.jobs import Job, JobState
 from sbxtui.core.model import Registration, SandboxState
@@ -41,10 +41,11 @@ class JobWatch:
             is_asked: Whether a person asks: then its guest tells also what nobody here noted.
         """
         told: dict[str, Job] = {}
+        has_looked = False
         async with Listener(self._home, poll_s=LOOKING_POLL_S) as bell:
             while True:
-                listing = await self._look(row, state, is_asked=is_asked)
-                is_asked = False
+                listing = await self._look(row, state, told if has_looked else None, is_asked=is_asked)
+                is_asked, has_looked = False, True
                 jobs = tuple(_as_before(job, told.get(job.id)) for job in listing.jobs)
                 told = {job.id: job for job in jobs}
                 yield JobListing(jobs, listing.problems)
@@ -52,9 +53,13 @@ class JobWatch:
                 await asyncio.sleep(_SHORTEST_PAUSE_S)
                 await bell.wait(_EVERY_S if is_busy else None)
 
-    async def _look(self, row: Registration, state: SandboxState, *, is_asked: bool) -> JobListing:
+    async def _look(
+        self, row: Registration, state: SandboxState, told: Mapping[str, Job] | None, *, is_asked: bool
+    ) -> JobListing:
         noted = await self._jobs.known(row.context, row.id)
-        if state is SandboxState.RUNNING and not is_asked and all(job.is_over for job in noted):
+        # What began since the last look may have ended by now: only its guest can tell all of it.
+        is_new = told is not None and any(job.id not in told for job in noted)
+        if state is SandboxState.RUNNING and not is_asked and not is_new and all(job.is_over for job in noted):
             return JobListing(tuple(noted))
         return await self._lists.of(row, state)
 

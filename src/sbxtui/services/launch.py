@@ -30,13 +30,13 @@ from sbxtui.core.errors import (
     Unsupported,
     UsageError,
 )
-from sbxtui.core.model import Context, Registration, SandboxRecord, SandboxState
+from sbxtui.core.model import OLD_GUEST, Context, Registration, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name, generate_name
 from sbxtui.core.text import iso
 from sbxtui.guest.client import GuestClient, Hello
 from sbxtui.identity import own_identity
 from sbxtui.services.defaults import LaunchDefaults
-from sbxtui.services.guests import V1, Guests
+from sbxtui.services.guests import Guests
 from sbxtui.services.leftovers import RETRY_AT, is_one_shot, is_unfinished
 from sbxtui.services.network import apply_at_launch
 from sbxtui.services.plan import CreateOptions, LaunchPlan, plan_launch
@@ -229,7 +229,7 @@ class Launcher:
             hello = await self._first_hello(registration, guest, deadline_s)
         except Unsupported:
             if not given["env"]:
-                return {"guest_version": V1}
+                return {"guest_version": OLD_GUEST}
             await self._end(registration, "its guest takes no environment")
             raise
         try:

@@ -19,12 +19,12 @@ from sbxtui.core.errors import (
     Unsupported,
     UsageError,
 )
-from sbxtui.core.model import Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
+from sbxtui.core.model import OLD_GUEST, Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name
 from sbxtui.core.text import harmless_line
 from sbxtui.identity import own_identity
 from sbxtui.services.activity import noted
-from sbxtui.services.guests import V1, Guests
+from sbxtui.services.guests import Guests
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.store.events import Events
 from sbxtui.store.leases import is_owner_alive
@@ -280,7 +280,7 @@ class Sandboxes:
             async with self._guests.connect(row) as guest:
                 hello = await guest.hello()
         except Unsupported:
-            return {"guest_version": V1}, ""
+            return {"guest_version": OLD_GUEST}, ""
         except SbxError as exc:
             log.info("%s does not tell who it is: %s", row.name, exc.message)
             return {}, ""

@@ -19,10 +19,12 @@ from sbxtui.core.jobs import Job, TerminalSize
 from sbxtui.core.model import Registration
 from sbxtui.core.shells import Completion, LineEnd, ShellView
 from sbxtui.guest.client import GuestClient
-from sbxtui.guest.jobs import JobRequest
+from sbxtui.guest.jobs import JobRequest, new_job_id
 from sbxtui.services.guests import Guests, speaks_v1
 from sbxtui.services.jobnotes import JobNotes, NotedRun
 from sbxtui.services.jobs import reattachable
+
+__all__ = ["DEFAULT_NAME", "PseudoShell", "Shells", "new_job_id"]
 
 DEFAULT_NAME = "main"
 OnOutput = Callable[[str, bytes], Awaitable[None]]

@@ -81,7 +81,7 @@ ACTIONS: tuple[Action, ...] = (
         4,
         changes=True,
     ),
-    Action("run", "e", "run", "sbx exec NAME -- sh -lc LINE", "Runs one shell line in the sandbox.", 3, changes=True),
+    Action("run", "e", "shell", "sbx exec NAME -- sh -lc LINE", "Runs lines in its shell.", 3, changes=True),
     Action(
         "toggle_pause",
         "p",

@@ -13,18 +13,28 @@ _WORK_S = 0.008
 _RESTS_PER_WORK = 2
 
 
+class Pace:
+    """Rests between pieces of work when there is much of it."""
+
+    def __init__(self) -> None:
+        self._worked_s = 0.0
+
+    async def rest_after(self, began: float) -> None:
+        """Work that began at `began` (`perf_counter`) is done; rests when enough was."""
+        self._worked_s += perf_counter() - began
+        if self._worked_s >= _WORK_S:
+            rest_s, self._worked_s = self._worked_s * _RESTS_PER_WORK, 0.0
+            await asyncio.sleep(rest_s)
+
+
 def feeder(transcript: Transcript, on_more: Callable[[], object]) -> Callable[[str, bytes], Awaitable[None]]:
     """A receiver of output that rests when there is much, and calls `on_more` for each piece that it took."""
-    worked_s = 0.0
+    pace = Pace()
 
     async def feed(channel: str, data: bytes) -> None:
-        nonlocal worked_s
         began = perf_counter()
         transcript.feed(channel, data)
         on_more()
-        worked_s += perf_counter() - began
-        if worked_s >= _WORK_S:
-            rest_s, worked_s = worked_s * _RESTS_PER_WORK, 0.0
-            await asyncio.sleep(rest_s)
+        await pace.rest_after(began)
 
     return feed

@@ -10,7 +10,6 @@ from textual.message import Message
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Context, Sandbox, SandboxId, SandboxRecord
-from sbxtui.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sbxtui.services.inventory import Inventory
@@ -94,18 +93,6 @@ class RecordSeen(Message):
         self.record = record
         self.error = error
         self.is_asked = is_asked
-
-
-class OutputArrived(Message):
-    """A transcript grew, or its command ended. Many of these are one."""
-
-    def __init__(self, transcript: Transcript, error: SbxError | None = None) -> None:
-        super().__init__()
-        self.transcript = transcript
-        self.error = error
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, OutputArrived) and message.transcript is self.transcript and message.error is None
 
 
 class ContextsSeen(Message):

@@ -15,13 +15,10 @@ from textual.screen import Screen
 from sbxtui.core.errors import Conflict, SbxError
 from sbxtui.core.model import Registration, Sandbox, SandboxId, SandboxState
 from sbxtui.tui import clock
-from sbxtui.tui.endings import result_words
-from sbxtui.tui.feeding import feeder
 from sbxtui.tui.losses import loss_lines
-from sbxtui.tui.messages import Changed, Created, LossesSeen, Opened, OutputArrived, Progress, RecordSeen, Seen
+from sbxtui.tui.messages import Changed, Created, LossesSeen, Opened, Progress, RecordSeen, Seen
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.screens.create import Wish
-from sbxtui.tui.widgets.transcript import Transcript
 from sbxtui.tui.words import shown_name
 from sbxtui.wiring import Services
 
@@ -151,27 +148,6 @@ class Operations(Screen[None]):
             self.post_message(RecordSeen(sandbox_id, None, exc, is_asked=is_asked))
             return
         self.post_message(RecordSeen(sandbox_id, record, None, is_asked=is_asked))
-
-    @work(group="run", exit_on_error=False)
-    async def run_line(self, sandbox: Sandbox, line: str, transcript: Transcript) -> None:
-        """Run one shell line; its output goes to `transcript`. Cancelling ends the command."""
-        failure: SbxError | None = None
-        try:
-            jobs = await asyncio.to_thread(lambda: self.services.jobs)
-            from sbxtui.services.jobs import Command
-
-            row = await self.row_of(sandbox)
-            feed = feeder(transcript, lambda: self.post_message(OutputArrived(transcript)))
-            result = await jobs.exec(row, Command(argv=line), on_output=feed, ends_with_caller=True)
-            transcript.finish(result_words(result, transcript.output_lines), is_failure=result.exit_code != 0)
-        except SbxError as exc:
-            failure = exc
-            transcript.finish(f"sbx: {exc.message}" + (f" · {exc.hint}" if exc.hint else ""), is_failure=True)
-        except asyncio.CancelledError:
-            transcript.finish("stopped by you", is_failure=True)
-            raise
-        finally:
-            self.post_message(OutputArrived(transcript, failure))
 
     async def _change(
         self, work: str, done: str, targets: Sequence[Sandbox], act: Callable[[Registration], Awaitable[str]]

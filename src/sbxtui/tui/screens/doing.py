@@ -196,6 +196,10 @@ class Doing(Telling):
         """Up one level."""
         raise NotImplementedError
 
+    def do_next_pane(self) -> None:
+        """To the next pane."""
+        raise NotImplementedError
+
     def show_record(self, sandbox: Sandbox, record: SandboxRecord) -> None:
         """Open the page with a record as JSON."""
         self.open_page(f"{shown_name(sandbox)} · record", record_json(sandbox, record))

@@ -16,12 +16,11 @@ from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.screens.moving import Moving
 from sbxtui.tui.tabs.base import View
-from sbxtui.tui.tabs.run import RunTab
+from sbxtui.tui.tabs.shell import ShellTab
 from sbxtui.tui.themes import MONO_THEME
 from sbxtui.tui.widgets.bars import Header, KeyBar, StatusBar
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput, FleetPane
 from sbxtui.tui.widgets.table import FleetTable
-from sbxtui.tui.widgets.transcript import Transcript
 from sbxtui.tui.words import names_text, shown_name
 
 _DETAIL_REST_S = 0.3
@@ -46,7 +45,6 @@ class MainScreen(Moving):
         super().__init__(first_look, keymap)
         self._is_looked = is_looked
         self.record: SandboxRecord | None = None
-        self._runs: dict[int, tuple[Transcript, Worker[None]]] = {}
         self._is_watching = False
         self._awaited_name = ""
 
@@ -149,16 +147,9 @@ class MainScreen(Moving):
         if message.is_asked:
             self.show_record(selected, message.record)
 
-    @on(messages.OutputArrived)
-    def output_arrived(self, message: messages.OutputArrived) -> None:
-        """Paint what a command printed."""
-        self.query_one(RunTab).arrived(message.transcript)
-        if message.error is not None:
-            self.failed("run", message.error)
-
     def last_output(self) -> str:
         """What the last command printed in the selected sandbox."""
-        return self.query_one(RunTab).last_output()
+        return self.query_one(ShellTab).last_output()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A worker that failed as no service promises: keep a report, tell, and go on."""
@@ -206,19 +197,6 @@ class MainScreen(Moving):
         """Back to the list; the filter stays."""
         self.query_one(FleetTable).focus()
 
-    @on(RunTab.Submitted)
-    def run_submitted(self, message: RunTab.Submitted) -> None:
-        """Run a line in a sandbox."""
-        worker = self.run_line(message.sandbox, message.line, message.transcript)
-        self._runs[id(message.transcript)] = (message.transcript, worker)
-
-    @on(RunTab.StopAsked)
-    def stop_asked(self, message: RunTab.StopAsked) -> None:
-        """Cancel the running command; its worker ends it in the guest."""
-        _, worker = self._runs.get(id(message.transcript), (None, None))
-        if worker is not None:
-            worker.cancel()
-
     def on_resize(self) -> None:
         self.query_one(Header).show(self.fleet, self.isolation, is_read_only=self.keymap.is_read_only)
 
@@ -230,8 +208,8 @@ class MainScreen(Moving):
 
     def busy_words(self) -> list[str]:
         """Launches, changes and running commands."""
-        running = [transcript for transcript, worker in self._runs.values() if worker.is_running]
-        return super().busy_words() + [f"{len(running)} running commands"] * bool(running)
+        tabs = self.query_one(DetailPane).tabs
+        return super().busy_words() + [words for tab in tabs for words in tab.busy_words()]
 
     def _opened(self, look: FirstLook) -> None:
         if look.opening is None:

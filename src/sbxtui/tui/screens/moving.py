@@ -57,7 +57,7 @@ class Moving(Helping):
 
     def do_run(self) -> None:
         """Go to the command line of the selected sandbox."""
-        self._to_tab("run")
+        self._to_tab("shell")
 
     def do_filter(self) -> None:
         """Open the filter."""

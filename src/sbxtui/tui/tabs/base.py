@@ -81,6 +81,10 @@ class Tab(Vertical):
         """Where the next-pane key stops in this tab, in order; what takes no focus now is passed over."""
         return [self.first_inside()]
 
+    def busy_words(self) -> list[str]:
+        """What of this tab's work leaving would cut off, in words."""
+        return []
+
     def title(self) -> str:
         """What the border says when this tab is pinned, besides its name; harmless."""
         return ""

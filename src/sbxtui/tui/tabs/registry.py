@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sbxtui.tui.actions import ACTIONS, EVERYWHERE, Action
-from sbxtui.tui.tabs import activity, files, jobs, overview, run
+from sbxtui.tui.tabs import activity, files, jobs, overview, shell
 from sbxtui.tui.tabs.base import Tab
 
 
@@ -22,7 +22,7 @@ class TabSpec:
 
 TABS: tuple[TabSpec, ...] = (
     TabSpec("overview", "Overview", overview.OverviewTab, consequence="What is known of the sandbox."),
-    TabSpec("run", "Run", run.RunTab, run.ACTIONS, "Commands you ran in it."),
+    TabSpec("shell", "Shell", shell.ShellTab, shell.ACTIONS, "Lines in its shell, which you share with others."),
     TabSpec("jobs", "Jobs", jobs.JobsTab, jobs.ACTIONS, "Every command in it, whoever began it."),
     TabSpec("files", "Files", files.FilesTab, files.ACTIONS, "Its files, to look into and to copy."),
     TabSpec("activity", "Activity", activity.ActivityTab, activity.ACTIONS, "Every change, as the line that does it."),

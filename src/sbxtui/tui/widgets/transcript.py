@@ -86,13 +86,13 @@ class Transcript:
         at -= len(self._lines)
         return Line(partial[at][0], _shown(partial[at][1])) if at < len(partial) else None
 
-    def begin(self, command: str) -> None:
-        """Start a block: the command line that is run now."""
+    def begin(self, command: str, *, prompt: str = "$ ") -> None:
+        """Start a block: the command line that is run now, behind its prompt."""
         self.is_running = True
         self.output_lines = 0
         self._decoders.clear()
         self.blocks.append(Block(self.end))
-        self._append([(Kind.COMMAND, f"$ {harmless_line(command, limit=2_000)}")])
+        self._append([(Kind.COMMAND, f"{harmless_line(prompt)} {harmless_line(command, limit=2_000)}")])
 
     def feed(self, channel: str, data: bytes) -> None:
         """Add bytes of `out` or `err` as they come; they may be cut anywhere."""
@@ -115,6 +115,11 @@ class Transcript:
     def note(self, words: str) -> None:
         """Say something of our own between the lines of the block."""
         self._append([(Kind.NOTE, harmless_line(words, limit=2_000))])
+
+    @property
+    def lines_with_rest(self) -> int:
+        """How many lines the block has printed; one without its end counts."""
+        return self.output_lines + sum(1 for text in self._partial.values() if text)
 
     def finish(self, words: str, *, is_failure: bool) -> None:
         """End the block with what became of it."""
