@@ -171,7 +171,12 @@ def _spawn(program: bytes, spec: Spec, plumbing: Plumbing) -> int:
 def _start_limited(spec: Spec, plumbing: Plumbing, doors: Sequence[int]) -> int:
     """The same by fork and exec, which costs more: only what is already a process can limit itself before it begins."""
     told, tell = os.pipe()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(told)
+        os.close(tell)
+        raise
     if pid == 0:
         _become(spec, plumbing, doors, tell)
     os.close(tell)

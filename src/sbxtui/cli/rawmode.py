@@ -27,12 +27,14 @@ _UNDONE = frozenset(
 # What else a program may change, by how it does that, and what undoes it. A terminal's margins are reset around its
 # cursor, which that would send home.
 _OTHERS = (
-    (re.compile(rb"\x1b\[>[\d;]*u"), b"\x1b[<u"),
     (re.compile(rb"\x1b\[>4;[\d;]*m"), b"\x1b[>4m"),
     (re.compile(rb"\x1b="), b"\x1b>"),
     (re.compile(rb"\x1b\[\d*;\d*r"), b"\x1b7\x1b[r\x1b8"),
     (re.compile(rb"\x1b\([^B]|\x0e"), b"\x1b(B\x0f"),
 )
+# How keys are reported is a stack: a program puts one way on it and takes it off again.
+_KEYS = re.compile(rb"\x1b\[([<>])(\d{0,4})[\d;]*u")
+_WHOLE_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]+[0-~]|[0-Z\\-~])")
 
 
 class TerminalModes:
@@ -41,6 +43,7 @@ class TerminalModes:
     def __init__(self) -> None:
         self._changed: set[bytes] = set()
         self._others: set[bytes] = set()
+        self._keys_pushed = 0
         self._rest = b""
 
     def follow(self, data: bytes) -> None:
@@ -52,8 +55,11 @@ class TerminalModes:
                     is_usual = (found[2] == b"h") == (mode in _USUALLY_SET)
                     (self._changed.discard if is_usual else self._changed.add)(mode)
         self._others.update(undo for sets, undo in _OTHERS if sets.search(data))
+        for found in _KEYS.finditer(data):
+            change = 1 if found[1] == b">" else -int(found[2] or b"1")
+            self._keys_pushed = max(0, self._keys_pushed + change)
         start = data.rfind(b"\x1b", -_LONGEST_MODE)
-        is_cut = start >= 0 and not _MODES.match(data, start)
+        is_cut = start >= 0 and not _WHOLE_SEQUENCE.match(data, start)
         self._rest = data[start:] if is_cut else b""
 
     @property
@@ -63,12 +69,14 @@ class TerminalModes:
 
     def undoing(self) -> bytes:
         """What to write so that the terminal is as usual again; empty when nothing was left behind."""
-        if not self._changed and not self._others:
+        if not self._changed and not self._others and not self._keys_pushed:
             return b""
         # The alternate screen last: its own cursor and keys are put right before it goes.
         order = sorted(self._changed, key=lambda mode: (mode in _ALTERNATE, int(mode)))
         pieces = [b"\x1b[?%s%s" % (mode, b"h" if mode in _USUALLY_SET else b"l") for mode in order]
         others = [undo for _, undo in _OTHERS if undo in self._others]
+        if self._keys_pushed:
+            others.append(b"\x1b[<%du" % self._keys_pushed)
         return b"".join([*others, *pieces]) + b"\x1b[0m"
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from sbxtui.localcloud.spec import SandboxSpec
 
 _STEP_BYTES = 1 << 20
+# Of kB: the text must not change its length, whatever the use.
+_DIGITS = 14
 # What `free` and its like insist on; a sandbox has no swap, and its caches count as free.
 _ZEROES = ("Buffers", "Cached", "SwapCached", "SwapTotal", "SwapFree", "Shmem", "Slab", "SReclaimable", "SUnreclaim")
 
@@ -60,7 +62,7 @@ class MemInfo:
         free_bytes = max(0, self.total_bytes - used_bytes)
         sizes = {"MemTotal": self.total_bytes, "MemFree": free_bytes, "MemAvailable": free_bytes}
         sizes |= dict.fromkeys(_ZEROES, 0)
-        return "".join(f"{name + ':':<16}{size >> 10:>8} kB\n" for name, size in sizes.items())
+        return "".join(f"{name + ':':<16}{size >> 10:>{_DIGITS}} kB\n" for name, size in sizes.items())
 
 
 def file_of(spec: SandboxSpec) -> Path:
