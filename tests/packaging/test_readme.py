@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,12 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.support import ROOT
+from tests.support.console import fits, steps_of
 
 pytestmark = pytest.mark.long
-
-_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# What differs from run to run is written as an ellipsis; on a line of its own it stands for any number of lines.
-_ANY = "…"
 
 
 @pytest.fixture
@@ -35,7 +31,7 @@ def env(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def test_the_readmes_session_answers_as_it_says(tmp_path: Path, env: dict[str, str]) -> None:
-    steps = list(_steps((ROOT / "README.md").read_text()))
+    steps = list(steps_of((ROOT / "README.md").read_text()))
     assert len(steps) >= 6
     for command, expected in steps:
         ended = subprocess.run(  # noqa: S602 - lines of our own README, typed as a person would
@@ -49,7 +45,7 @@ def test_the_readmes_session_answers_as_it_says(tmp_path: Path, env: dict[str, s
             text=True,
             timeout=90,
         )
-        assert _fits(expected, ended.stdout), f"$ {command}\n{ended.stdout}\n--- but the README says\n{expected}"
+        assert fits(expected, ended.stdout), f"$ {command}\n{ended.stdout}\n--- but the README says\n{expected}"
 
 
 @pytest.mark.parametrize(
@@ -65,19 +61,4 @@ def test_the_readmes_session_answers_as_it_says(tmp_path: Path, env: dict[str, s
     ],
 )
 def test_an_ellipsis_stands_for_the_rest_of_a_line_or_for_lines(expected: str, actual: str, does_fit: bool) -> None:
-    assert _fits(expected, actual) is does_fit
-
-
-def _steps(text: str) -> Iterator[tuple[str, str]]:
-    for block in _BLOCK.findall(text):
-        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = step.partition("\n")
-            yield command.partition("  #")[0], output.rstrip("\n") + "\n" if output.strip() else ""
-
-
-def _fits(expected: str, actual: str) -> bool:
-    lines = (
-        "(?:.*\n)*" if line == _ANY else ".*".join(re.escape(part) for part in line.split(_ANY)) + " *\n"
-        for line in expected.splitlines()
-    )
-    return re.fullmatch("".join(lines), actual) is not None
+    assert fits(expected, actual) is does_fit
