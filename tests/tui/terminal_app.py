@@ -11,7 +11,7 @@ from sbxtui.cli.output import settle_streams
 from sbxtui.settings import Settings, Ui
 from sbxtui.tui.app import run_dashboard
 from sbxtui.tui.fleet import Fleet
-from tests.support.fake_services import FakeCloud, OnOutput, home_at, sandbox, services_for
+from tests.support.fake_services import FakeCloud, OnOutput, home_at, job, sandbox, services_for
 
 HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b]0;pwned\x07\x1b[2J\x9b2J\u202e"
 
@@ -28,13 +28,38 @@ def _defect(fleet: Fleet) -> None:
     raise RuntimeError(f"a defect, met with a password of {len(password)} letters")
 
 
+def _hostile_cloud(root: Path) -> FakeCloud:
+    """Everything that anybody else may have written says more than text."""
+    folder = root / "box" / "work" / f"src{HOSTILE}"
+    folder.mkdir(parents=True)
+    # Names of files cannot have a slash, and nothing in them is decoded by anybody but us.
+    (folder / f"named{HOSTILE}").write_text(f"inside {HOSTILE} end-of-file\n")
+    name = f"api{HOSTILE}"
+    bad = sandbox(
+        name,
+        labels={f"label{HOSTILE}": f"value{HOSTILE}"},
+        facts={"network": f"net{HOSTILE}", "isolation": f"isolation{HOSTILE}", f"fact{HOSTILE}": HOSTILE},
+        image_arn=f"arn:aws:lambda:x:y:microvm-image:image{HOSTILE}",
+        endpoint=f"host{HOSTILE}",
+        state_reason=f"reason{HOSTILE}",
+    )
+    running = {name: [job(name, f"command{HOSTILE}", actor=f"actor{HOSTILE}", label=f"named{HOSTILE}")]}
+    return FakeCloud(
+        sandboxes=[bad, sandbox("web")],
+        run=_run,
+        running=dict(running),
+        files_root=root / "box",
+        isolation=f"words{HOSTILE}",
+    )
+
+
 def main(home: str, *options: str) -> int:
     """Run on standard input's terminal, which becomes the controlling one, so that its end is a hang-up."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     if "defect" in options:
         Fleet.sort_next = _defect  # type: ignore[method-assign,assignment]  # the `s` key then meets a defect
-    cloud = FakeCloud(sandboxes=[sandbox(f"api{HOSTILE}"), sandbox("web")], run=_run)
     root = Path(home)
+    cloud = _hostile_cloud(root)
     glyphs = "ascii" if "ascii" in options else ""
     code = run_dashboard(Settings(home=home_at(root), ui=Ui(glyphs=glyphs)), services_for(root, cloud))
     settle_streams()

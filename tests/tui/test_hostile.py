@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from textual.strip import Strip
+from textual.widgets import Input
 
 from sbxtui.core.errors import ControlUnavailable
 from sbxtui.core.model import SandboxState
@@ -99,3 +100,15 @@ async def test_markup_in_a_name_is_shown_as_it_is_written(tmp_path: Path) -> Non
     cloud = FakeCloud(sandboxes=[sandbox("a[bold]b[/]c")])
     async with dashboard(tmp_path, cloud, size=(160, 40)) as driver:
         assert driver.text().count("a[bold]b[/]c") >= 3
+
+
+async def test_what_is_typed_and_pasted_is_drawn_as_text_in_every_line(tmp_path: Path) -> None:
+    pasted = "".join(ATTACKS).replace("\n", "").replace("\r", "") + "\ud800end"
+    async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api")]), size=(200, 40)) as driver:
+        for key in ("e", "n", "R", "slash"):
+            await driver.press("escape", key)
+            line = driver.app.focused
+            assert isinstance(line, Input)
+            line.value = pasted
+            await driver.until(lambda: "pwned" in driver.text())
+            assert_harmless(driver)

@@ -83,16 +83,18 @@ async def test_what_another_face_does_is_seen_here(sbx: Sbx) -> None:
     look.services.close()
 
 
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_in_tmux_it_opens_shows_rows_and_gives_the_terminal_back(sbx: Sbx) -> None:
-    sbx.ok("create", "tmuxed", "--memory", "512")
-    socket = f"sbxt-{uuid.uuid4().hex[:8]}"
-    line = f"{shlex.quote(sys.executable)} -m sbxtui; echo left with $?; exec cat"
+class Tmux:
+    """A server of our own with one window, in which a shell line runs."""
 
-    def tmux(*words: str) -> str:
+    def __init__(self, sbx: Sbx, line: str) -> None:
+        self._socket = f"sbxt-{uuid.uuid4().hex[:8]}"
+        self._env = sbx.environment()
+        self("new-session", "-d", "-x", "100", "-y", "30", "-s", "t", line)
+
+    def __call__(self, *words: str) -> str:
         done = subprocess.run(
-            ["tmux", "-L", socket, *words],
-            env=sbx.environment(),
+            ["tmux", "-L", self._socket, *words],
+            env=self._env,
             capture_output=True,
             text=True,
             timeout=20,
@@ -100,17 +102,59 @@ def test_in_tmux_it_opens_shows_rows_and_gives_the_terminal_back(sbx: Sbx) -> No
         )
         return done.stdout
 
-    try:
-        tmux("new-session", "-d", "-x", "100", "-y", "30", "-s", "t", line)
-        _until(lambda: "+ running" in tmux("capture-pane", "-p", "-t", "t"))
-        assert "tmuxed" in tmux("capture-pane", "-p", "-t", "t")
-        tmux("send-keys", "-t", "t", "q")
-        _until(lambda: "left with 0" in tmux("capture-pane", "-p", "-t", "t"))
-        tmux("send-keys", "-t", "t", "typed again", "Enter")
-        _until(lambda: tmux("capture-pane", "-p", "-t", "t").count("typed again") == 2)
-        assert "Sandboxes" not in tmux("capture-pane", "-p", "-t", "t")
-    finally:
-        tmux("kill-server")
+    def screen(self) -> str:
+        """What is on the screen."""
+        return self("capture-pane", "-p", "-t", "t")
+
+    def press(self, *keys: str) -> None:
+        """Type keys, by tmux's names."""
+        self("send-keys", "-t", "t", *keys)
+
+
+@pytest.fixture
+def tmux(sbx: Sbx) -> Iterator[Callable[[str], Tmux]]:
+    """Opens a line in tmux; ended afterwards."""
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    opened: list[Tmux] = []
+
+    def open_line(line: str) -> Tmux:
+        opened.append(Tmux(sbx, line))
+        return opened[-1]
+
+    yield open_line
+    for one in opened:
+        one("kill-server")
+
+
+def test_in_tmux_it_opens_shows_rows_and_gives_the_terminal_back(sbx: Sbx, tmux: Callable[[str], Tmux]) -> None:
+    sbx.ok("create", "tmuxed", "--memory", "512")
+    window = tmux(f"{shlex.quote(sys.executable)} -m sbxtui; echo left with $?; exec cat")
+    _until(lambda: "+ running" in window.screen())
+    assert "tmuxed" in window.screen()
+    window.press("q")
+    _until(lambda: "left with 0" in window.screen())
+    window.press("typed again", "Enter")
+    _until(lambda: window.screen().count("typed again") == 2)
+    assert "Sandboxes" not in window.screen()
+
+
+def test_in_tmux_a_shell_gets_it_back_from_the_background_at_any_size(tmux: Callable[[str], Tmux]) -> None:
+    window = tmux("exec env PS1='prompt> ' bash --norc --noprofile -i")
+    _until(lambda: "prompt>" in window.screen())
+    window.press(f"{shlex.quote(sys.executable)} -m sbxtui", "Enter")
+    _until(lambda: "no sandboxes yet" in window.screen())
+    window.press("C-z")
+    _until(lambda: "Stopped" in window.screen())
+    window.press("echo $((6*7))", "Enter")
+    _until(lambda: "\n42\n" in window.screen())
+    window.press("fg", "Enter")
+    _until(lambda: "no sandboxes yet" in window.screen())
+    for columns, rows in ((40, 12), (200, 60), (10, 3), (80, 24)):
+        window("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))
+    _until(lambda: "no sandboxes yet" in window.screen() and "quit" in window.screen().splitlines()[23])
+    window.press("q")
+    _until(lambda: window.screen().rstrip().endswith("prompt>"))
 
 
 def _until(is_so: Callable[[], bool]) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sbxtui.tui.terminal import LosableFile
 from tests.architecture.source import ROOT
+from tests.tui.driving import tab_key
 
 DEADLINE_S = 60.0
 _LEAVE_ALTERNATE_SCREEN = b"\x1b[?1049l"
@@ -119,14 +120,45 @@ def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:
         assert term.process.wait(DEADLINE_S) == 128 + signal.SIGHUP
 
 
+# Keys, and what is drawn of what they show: facts, jobs, what a job says, files, a file, dialogs, the record.
+_EVERY_TEXT = (
+    ("\x1b", b"actions"),
+    (f"{tab_key('overview')}", b"isolation"),
+    (f"{tab_key('jobs')}\t", b"actor"),
+    ("i", b"A job"),
+    ("\x1b", b"follow"),
+    ("k", b"Signal job"),
+    ("\x1b", b"follow"),
+    ("\r", b"said by command"),
+    ("\x1b", b"1 running in"),
+    (tab_key("files"), b"src"),
+    ("\r", b"named"),
+    ("j\r", b"end-of-file"),
+    ("w", b"Download"),
+    ("\x1b", b"esc closes it"),
+    ("\x1b", b"api:/work"),
+    ("d", b"Delete in"),
+    ("n", b"download"),
+    ("\x1b", b"pause"),
+    ("d", b"ends `"),
+    ("n", b"pause"),
+    ("i", b"record"),
+    ("\x1b", b"pause"),
+    ("y", b"Copy"),
+    ("\x1b", b"pause"),
+)
+
+
 def test_what_a_sandbox_says_reaches_the_terminal_as_text_only(tmp_path: Path) -> None:
     with terminal(tmp_path) as term:
-        term.send("ehello\r")
+        term.send("gehello\r")
         term.read_until(b"end-of-output")
-        term.send("\x1b")
-        term.read_until(b"1 Overview")
+        # Escape alone is a key only when nothing follows it at once.
+        for keys, seen in _EVERY_TEXT:
+            term.send(keys)
+            term.read_until(seen)
         term.send("q")
-        term.wait()
+        assert term.wait() == 0
         written = bytes(term.written)
         assert re.search(rb"\x1b\](52|0|2);", written) is None
         assert b"\x1b[2J" not in written

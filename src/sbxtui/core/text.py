@@ -27,6 +27,11 @@ def harmless(text: str) -> str:
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
 
 
+def without_controls(text: str) -> str:
+    """`text` without what a terminal obeys, character by character: what was the rest of a sequence stays, as text."""
+    return _CONTROLS.sub("", _SURROGATES.sub("\ufffd", text)).replace("\t", "").replace("\n", "")
+
+
 def harmless_line(text: str, *, limit: int = 400) -> str:
     """`harmless` on one line: newlines and tabs become spaces, and it ends in `…` after `limit` characters."""
     line = " ".join(harmless(text).split())

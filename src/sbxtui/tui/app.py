@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from rich.segment import Segments
@@ -13,12 +13,14 @@ from rich.text import Text
 from textual import on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.worker import WorkerError
 
 from sbxtui.core.text import harmless_line
 from sbxtui.settings import Settings
 from sbxtui.tui.crash import write_crash_report
+from sbxtui.tui.gate import OnlyText
 from sbxtui.tui.keymap import Keymap
 from sbxtui.tui.messages import ContextAsked, LeaveAsked, WorkFailed
 from sbxtui.tui.opening import FIRST_FRAME_WAIT_S, FirstLook
@@ -76,6 +78,7 @@ class Dashboard(App[None]):
         self.look = look
         self.looks = [look]
         self._is_leaving = False
+        self._only_text = OnlyText()
         self.animation_level = "none"
         for theme in THEMES:
             self.register_theme(theme)
@@ -112,6 +115,10 @@ class Dashboard(App[None]):
         for screen in self.screen_stack:
             for widget in (screen, *screen.walk_children()):
                 widget.refresh()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's own, and the last gate."""
+        return [*super().get_line_filters(), self._only_text]
 
     @property
     def can_suspend(self) -> bool:

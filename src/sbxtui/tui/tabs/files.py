@@ -293,7 +293,8 @@ class FilesTab(FileWork):
                 self.download(sandbox, path, str(Path(target).expanduser()))
 
         line = _line("cp", "-r", f"{sandbox.name}:{path}", "{}")
-        name = PurePosixPath(path).name
+        # What is shown is what is written to: a name may hold what nobody sees.
+        name = harmless_line(PurePosixPath(path).name)
         title = f"Download {name} to (what is there is replaced)"
         self.app.push_screen(AskScreen(title, f"./{name}", line=line, suggester=LocalPaths()), answered)
 
