@@ -130,34 +130,34 @@ def tmux(sbx: Sbx) -> Iterator[Callable[[str], Tmux]]:
 def test_in_tmux_it_opens_shows_rows_and_gives_the_terminal_back(sbx: Sbx, tmux: Callable[[str], Tmux]) -> None:
     sbx.ok("create", "tmuxed", "--memory", "512")
     window = tmux(f"{shlex.quote(sys.executable)} -m sbxtui; echo left with $?; exec cat")
-    _until(lambda: "+ running" in window.screen())
+    _until(lambda: "+ running" in window.screen(), window.screen)
     assert "tmuxed" in window.screen()
     window.press("q")
-    _until(lambda: "left with 0" in window.screen())
+    _until(lambda: "left with 0" in window.screen(), window.screen)
     window.press("typed again", "Enter")
-    _until(lambda: window.screen().count("typed again") == 2)
+    _until(lambda: window.screen().count("typed again") == 2, window.screen)
     assert "Sandboxes" not in window.screen()
 
 
 def test_in_tmux_a_shell_gets_it_back_from_the_background_at_any_size(tmux: Callable[[str], Tmux]) -> None:
     window = tmux("exec env PS1='prompt> ' bash --norc --noprofile -i")
-    _until(lambda: "prompt>" in window.screen())
+    _until(lambda: "prompt>" in window.screen(), window.screen)
     window.press(f"{shlex.quote(sys.executable)} -m sbxtui", "Enter")
-    _until(lambda: "no sandboxes yet" in window.screen())
+    _until(lambda: "no sandboxes yet" in window.screen(), window.screen)
     window.press("C-z")
-    _until(lambda: "Stopped" in window.screen())
+    _until(lambda: "Stopped" in window.screen(), window.screen)
     window.press("echo $((6*7))", "Enter")
-    _until(lambda: "\n42\n" in window.screen())
+    _until(lambda: "\n42\n" in window.screen(), window.screen)
     window.press("fg", "Enter")
-    _until(lambda: "no sandboxes yet" in window.screen())
+    _until(lambda: "no sandboxes yet" in window.screen(), window.screen)
     for columns, rows in ((40, 12), (200, 60), (10, 3), (80, 24)):
         window("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))
-    _until(lambda: "no sandboxes yet" in window.screen() and "quit" in window.screen().splitlines()[23])
+    _until(lambda: "no sandboxes yet" in window.screen() and "quit" in window.screen().splitlines()[23], window.screen)
     window.press("q")
-    _until(lambda: window.screen().rstrip().endswith("prompt>"))
+    _until(lambda: window.screen().rstrip().endswith("prompt>"), window.screen)
 
 
-def _until(is_so: Callable[[], bool]) -> None:
+def _until(is_so: Callable[[], bool], screen: Callable[[], str] = lambda: "") -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not is_so():
-        assert time.monotonic() < deadline, "it never came to be"
+        assert time.monotonic() < deadline, f"it never came to be:\n{screen()}"
