@@ -14,6 +14,7 @@ from typing import Protocol
 from sbxguest.feedlog import Dirty, DirtyLog
 from sbxguest.filepool import in_thread
 from sbxguest.tree.entry import Note, Record, encode_record
+from sbxguest.tree.report import TreeError
 
 # Looking again costs what there is to see: it may take one part in so many of the time.
 _LOOK_SHARE = 50
@@ -110,6 +111,10 @@ class KernelFeed:
             if dirty.must_rescan or news or left_s <= 0 or self._is_closed:
                 return Dirty(dirty.cursor, news, dirty.must_rescan)
             cursor = dirty.cursor
+            # Another waiter may have taken note of what came meanwhile.
+            self._has_waiters = True
+            if self._log.cursor != cursor:
+                continue
             try:
                 async with asyncio.timeout(left_s):
                     await self._changed.wait()
@@ -142,17 +147,20 @@ class KernelFeed:
         poll = select.poll()
         poll.register(self._source.fd, select.POLLIN)
         poll.register(self._wake_fd, select.POLLIN)
-        while not self._is_closed:
-            poll.poll()
-            with self._lock:
-                asked, self._barriers = self._barriers, []
-                self._drain_wakes()
-            try:
+        asked: list[asyncio.Future[None]] = []
+        try:
+            while not self._is_closed:
+                poll.poll()
+                with self._lock:
+                    asked, self._barriers = self._barriers, []
+                    self._drain_wakes()
                 self._read()
-            except OSError:
-                self._break_off()
+                self._pass(asked)
+        except (OSError, TreeError):
+            self._break_off()
+        finally:
             self._pass(asked)
-        self._end()
+            self._end()
 
     def _read(self) -> None:
         if self._must_refresh:

@@ -123,13 +123,17 @@ async def batch(request: Request) -> Response:
 
 
 async def _results(tree: OpenTree, incoming: Batch, batch_id: str) -> AsyncGenerator[bytes, None]:
-    stop = Stop()
+    has_begun = False
     try:
-        async with tree.turn(batch_id), aclosing(beating(result_pieces(tree, incoming, stop), stop)) as pieces:
-            async for piece in pieces:
-                yield piece
+        async with tree.turn(batch_id):
+            has_begun, stop = True, Stop()
+            async with aclosing(beating(result_pieces(tree, incoming, stop), stop)) as pieces:
+                async for piece in pieces:
+                    yield piece
     finally:
-        stop.is_set = True
+        # Once it has begun, the thread that is at it ends it.
+        if not has_begun:
+            await aborted(incoming)
 
 
 class _Opening:

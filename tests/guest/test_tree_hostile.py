@@ -106,3 +106,24 @@ def test_a_blob_stops_at_a_full_disk_and_goes_on_when_there_is_room(small_disk: 
     writer = side.blobs.open(digest, offset=have, size_bytes=len(content))
     writer.write([content[have:]])
     assert side.blobs.close(writer) == (len(content), True)
+
+
+def test_batches_at_the_same_time_stay_in_their_own_folders(tmp_path: Path) -> None:
+    with tree_side(tmp_path / "tree") as side:
+        side.send("make", [mkdir(b"d%d" % number) for number in range(4)])
+        problems: list[object] = []
+
+        def fill(number: int) -> None:
+            for run in range(30):
+                steps = [put(b"d%d/%d-%d" % (number, run, file), b"%d" % number) for file in range(5)]
+                problems.extend(one for one in outcomes(side.send(f"{number}-{run}", steps)) if one)
+
+        threads = [threading.Thread(target=fill, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+        for number in range(4):
+            found = list((side.folder / f"d{number}").iterdir())
+            assert len(found) == 150 and {path.read_bytes() for path in found} == {b"%d" % number}

@@ -121,7 +121,7 @@ class Applier:
             except TreeError as exc:
                 result = Result(seq, Outcome.FAILED, None, exc.code)
             except (OSError, Unstable) as exc:
-                self.forget()
+                self._leave()
                 result = Result(seq, Outcome.FAILED, None, code_of(exc) if isinstance(exc, OSError) else "unstable")
         if content:
             self.stage.drop(content)
@@ -129,6 +129,11 @@ class Applier:
 
     def forget(self) -> None:
         """Let go of the folder that is held open from one operation to the next. Do so when a pause comes."""
+        # Another batch may be in that folder just now.
+        with self._lock:
+            self._leave()
+
+    def _leave(self) -> None:
         path, fd = self._folder
         if fd >= 0:
             os.close(fd)
@@ -136,7 +141,7 @@ class Applier:
 
     def _open(self, path: bytes) -> int:
         if self._folder[1] < 0 or self._folder[0] != path:
-            self.forget()
+            self._leave()
             self._folder = (path, self.root.open_folder(path))
         return self._folder[1]
 
