@@ -212,6 +212,23 @@ def test_mistakes_are_told_before_anything_is_done(sbx: Sbx, app: str, project: 
     assert sbx("sync", app, str(project), "--to", "/proc", "--once").code == 5
 
 
+@pytest.mark.slow
+def test_removing_a_sandbox_tells_what_was_not_taken_over_and_ends_its_detached_sync(sbx: Sbx, project: Path) -> None:
+    sbx.ok("create", "gone", "--memory", "512")
+    sbx.ok("exec", "gone", "--", "sh", "-c", "echo theirs > new.txt")
+    sbx.ok("sync", "gone", str(project), "--detach")
+    until(lambda: state(sbx, "gone") == "watching")
+    refused = sbx("rm", "gone")
+    assert (refused.code, "1 changes that were not taken over" in refused.err) == (2, True)
+    sbx.ok("rm", "gone", "--yes")
+    (project / "after").touch()
+    until(
+        lambda: (
+            [one["wanted"] for one in sbx.ok("sync", "ls", "--json").json if one["sandbox"] == "gone"] == ["stopped"]
+        )
+    )
+
+
 def test_events_tell_who_synced(sbx: Sbx, app: str, project: Path) -> None:
     sbx.ok("sync", app, str(project), "--once")
     sbx.ok("sync", "stop", app)

@@ -203,7 +203,10 @@ async def _rm_untracked(call: Call, sandbox_id: SandboxId) -> int:
 
 
 def _loss(row: Registration, call: Call) -> str:
-    return f"{row.name}: its memory, its files in {call.settings.workdir}, its running jobs"
+    loss = f"{row.name}: its memory, its files in {call.settings.workdir}, its running jobs"
+    link = call.services.links.find(row.context, "sync", row.name)
+    changes = link.status.get("guest_changes", 0) if link is not None else 0
+    return f"{loss}, {changes} changes that were not taken over (`sbx sync pull {row.name}`)" if changes else loss
 
 
 async def _would_remove(row: Registration) -> str:

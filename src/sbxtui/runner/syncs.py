@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from sbxtui.core.errors import SbxError
+from sbxtui.core.errors import SandboxNotFound, SbxError
 from sbxtui.home import Home
 from sbxtui.identity import own_identity
 from sbxtui.runner.single import single
@@ -32,6 +32,8 @@ _PATIENCE_LOOKS = 5
 def main() -> int:
     """Act until there is nothing to act on, SIGTERM, or the death of the runner; returns 0."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s")
+    # It tells each change of every folder.
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)
     settings = load()
     runner_pid = os.getppid()
     while os.getppid() == runner_pid:
@@ -107,6 +109,10 @@ class _Serving:
             row = await services.sandboxes.find(link.sandbox)
             if await asyncio.to_thread(services.links.serve, link, str(own_identity())):
                 await services.syncs.run(row, link, lambda status: None)
+        except SandboxNotFound as exc:
+            # Its name was given up here, or it has ended: there is nothing to keep equal any more.
+            log.warning("%s: %s", link.sandbox, exc.message)
+            await asyncio.to_thread(lambda: services.links.want(link, Wanted.STOPPED, actor=_ACTOR))
         except SbxError as exc:
             log.warning("%s: %s", link.sandbox, exc.message)
             said = {**link.status, "state": "offline", "reason": exc.message}

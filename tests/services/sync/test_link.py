@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from sbxtui.core.errors import Conflict, GuestUnreachable, QuotaExceeded
+import pytest
+
+from sbxtui.core.errors import Conflict, GuestUnreachable, QuotaExceeded, SandboxEnded, SbxError
 from sbxtui.services.sync.link import LiveLink
 from sbxtui.services.sync.model import Mode
 from sbxtui.services.sync.status import LinkState, Status
@@ -159,6 +161,20 @@ async def test_an_outage_is_waited_for_and_what_happened_meanwhile_is_found(tmp_
         await live.until_state(LinkState.OFFLINE)
         live.two.guest.fault = lambda point: None
         await live.until_equal()
+
+
+async def test_a_sandbox_that_is_gone_ends_its_link_with_the_reason(tmp_path: Path) -> None:
+    def cut(point: str) -> None:
+        raise GuestUnreachable("no answer")
+
+    async def explain(failure: SbxError) -> SbxError:
+        return SandboxEnded("it was terminated")
+
+    with two_folders(tmp_path, fault=cut) as two:
+        (two.here / "f").write_text("1")
+        async with asyncio.timeout(DEADLINE_S):
+            with pytest.raises(SandboxEnded, match="it was terminated"):
+                await LiveLink(two.pair, explain=explain).run()
 
 
 async def test_a_suspended_sandbox_is_waited_for_and_one_started_anew_halts(tmp_path: Path) -> None:

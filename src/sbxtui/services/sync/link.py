@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 
-from sbxtui.core.errors import Conflict, QuotaExceeded, SbxError, StoreError, TimedOut
+from sbxtui.core.errors import Conflict, GuestUnreachable, QuotaExceeded, SbxError, StoreError, TimedOut
 from sbxtui.services.sync.cycle import Cycle, OnStatus
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.listen import GuestWatch
@@ -25,6 +25,8 @@ _BLIND_RESCAN_S = 2.0
 _RESCAN_SHARE = 100
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 4.0
+# The control plane is asked less often than the sandbox.
+_EXPLAIN_EVERY = 4
 _REFUSED_AGAIN_S = 3.0
 _LOCK_TIMEOUT_S = 600.0
 # A file that is being written is looked at again after so long, then at longer and longer pauses.
@@ -42,10 +44,19 @@ class LiveLink:
         pair: The two folders.
         on_status: Called with the status after each change of it, often.
         intake: Of a two-way link: what takes the sandbox's changes in.
+        explain: Asks why the sandbox does not answer.
     """
 
-    def __init__(self, pair: Pair, on_status: OnStatus = lambda status: None, *, intake: Intake | None = None) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        on_status: OnStatus = lambda status: None,
+        *,
+        intake: Intake | None = None,
+        explain: Callable[[SbxError], Awaitable[SbxError]] | None = None,
+    ) -> None:
         self._pair = pair
+        self._explain = explain
         self._cycle = Cycle(pair, on_status, intake=intake)
         self._on_status = on_status
         self._hinted: dict[Path, float] = {}
@@ -113,19 +124,32 @@ class LiveLink:
             self._cycle.tell(LinkState.ENDED, self.status.words)
 
     async def _turns(self) -> None:
-        pause_s = _RETRY_FIRST_S
+        pause_s, tries = _RETRY_FIRST_S, 0
         while not self._is_stopped:
             try:
                 await self._turn()
-                pause_s = _RETRY_FIRST_S
+                pause_s, tries = _RETRY_FIRST_S, 0
             except SbxError as exc:
-                if not _may_pass(exc):
-                    raise
+                words = await self._reason(exc, tries)
                 # Whatever was on its way may have arrived or not: both sides tell.
                 self._must_compare = True
-                self._cycle.tell(LinkState.OFFLINE, exc.message)
+                self._cycle.tell(LinkState.OFFLINE, words)
                 await self._pause(pause_s)
-                pause_s = min(pause_s * 2, _RETRY_MAX_S)
+                pause_s, tries = min(pause_s * 2, _RETRY_MAX_S), tries + 1
+
+    async def _reason(self, failure: SbxError, tries: int) -> str:
+        """Why it is offline.
+
+        Raises:
+            SbxError: For a reason that does not pass.
+        """
+        reason = failure
+        is_unsaid = isinstance(failure, GuestUnreachable) or type(failure) is Conflict
+        if is_unsaid and self._explain is not None and tries % _EXPLAIN_EVERY == 0:
+            reason = await self._explain(failure)
+        if not _may_pass(reason):
+            raise reason from failure
+        return reason.message
 
     async def _turn(self) -> None:
         """One thing: a comparison, some changes, or a wait."""

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as FilePath
 
 from sbxtui.core.errors import Conflict, NotFound, TimedOut, UsageError
@@ -136,7 +137,7 @@ class Syncs:
         owner = str(own_identity())
         try:
             async with self.opened(row, SyncSpec.of(link)) as pair, self._taking_in(row, pair) as intake:
-                live = LiveLink(pair, on_status, intake=intake)
+                live = LiveLink(pair, on_status, intake=intake, explain=partial(self._guests.explain, row))
                 keeper = asyncio.create_task(self._obey(link, live, pair))
                 try:
                     await live.run()
