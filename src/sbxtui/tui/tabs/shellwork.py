@@ -269,6 +269,7 @@ class ShellWork(Tab):
         console.waiting.pop(line_id, None)
         if running is not None and console.is_open(running):
             console.park(running, "not followed any more; the line goes on")
+        self._tell(console)
 
     def _tell(self, console: Console, error: SbxError | None = None) -> None:
         self.post_message(Moved(console, error))
