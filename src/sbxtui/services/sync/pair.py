@@ -17,6 +17,7 @@ from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Difference, Entry, Mode, Path, Plan, Side
 from sbxtui.services.sync.picture import Picture, above_of, entry_of, part_of, scope_of, state_of, within
 from sbxtui.services.sync.plan import plan
+from sbxtui.services.sync.safety import refused_of, without
 from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Made, Upload
 from sbxtui.store.ancestors import Agreed, Ancestors, Dispute, Step
 
@@ -220,9 +221,10 @@ class Pair:
     async def pull(
         self, changes: Sequence[Change], intake: Intake, on_bytes: Callable[[int], None], *, word: str = "pull"
     ) -> Outcomes:
-        """Make changes in this machine's folder; raises as `push`."""
-        outcomes = Outcomes()
-        fetched = intake.fetch(changes, self.local.states, self.there.states, self.guest, on_bytes)
+        """Make changes in this machine's folder, but for what is unsafe; raises as `push`."""
+        outcomes = Outcomes(failed=refused_of(changes))
+        wanted = without(changes, outcomes.failed)
+        fetched = intake.fetch(wanted, self.local.states, self.there.states, self.guest, on_bytes)
         async for made in fetched:
             await asyncio.to_thread(self._settle, Side.LOCAL, made, outcomes, word)
         return outcomes

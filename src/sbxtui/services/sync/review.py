@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sbxguest.tree import Outcome, Source, State
-from sbxguest.tree.header import stays_inside
 from sbxtui.guest.tree import Step as GuestStep
 from sbxtui.services.sync.halts import Halt
 from sbxtui.services.sync.intake import Intake
@@ -15,6 +14,7 @@ from sbxtui.services.sync.model import Change, Difference, Kind, Mode, Op, Path,
 from sbxtui.services.sync.pair import Outcomes, Pair
 from sbxtui.services.sync.picture import entry_of, part_of, scope_of, within
 from sbxtui.services.sync.plan import plan
+from sbxtui.services.sync.safety import refused_of, without
 from sbxtui.services.sync.transfer import wire_op
 from sbxtui.store.ancestors import Batch
 
@@ -54,21 +54,14 @@ async def review(pair: Pair, paths: Sequence[Path] = ()) -> Reviewed:
     planned = plan(pair.base, pair.local.listing(), pair.there.listing(), Mode.TWO_WAY)
     halts = halts or pair.halts(planned)
     wanted = [change for change in planned.changes if change.side is Side.LOCAL and _is_asked(change, paths)]
-    refused = {change.path: "unsafe_link" for change in wanted if not is_safe(change)}
-    return Reviewed(tuple(change for change in wanted if change.path not in refused), planned.conflicts, halts, refused)
+    refused = refused_of(wanted)
+    return Reviewed(tuple(without(wanted, refused)), planned.conflicts, halts, refused)
 
 
 def _is_asked(change: Change, paths: Sequence[Path]) -> bool:
     if not paths or any(change.path == path or change.path.startswith(path + b"/") for path in paths):
         return True
     return change.op is Op.MKDIR and any(path.startswith(change.path + b"/") for path in paths)
-
-
-def is_safe(change: Change) -> bool:
-    """Whether a link of the sandbox's stays in the folder: one that does not would lead this machine's programs out."""
-    if change.entry is None or change.entry.kind is not Kind.LINK:
-        return True
-    return stays_inside(os.fsdecode(change.entry.content), depth=change.path.count(b"/"))
 
 
 def may_run(path: Path) -> bool:
