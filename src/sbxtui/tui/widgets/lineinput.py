@@ -44,7 +44,6 @@ class LineInput(Input):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, placeholder="a shell line, enter runs it", compact=True, select_on_focus=False)
         self.history = LineHistory()
-        self._sought = ""
 
     def use(self, history: LineHistory) -> None:
         """Walk through these lines from now on."""
