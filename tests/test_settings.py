@@ -168,11 +168,21 @@ def test_trust_holds_for_the_content_that_was_trusted_only(tmp_path: Path) -> No
     file.write_text(UNTRUSTED)
     environ = {"SBX_HOME": str(tmp_path / "h")}
     home = load(environ, cwd=tmp_path).home
-    assert trust(tmp_path, home.trusted_file) == file
+    assert trust(tmp_path, home.trusted_file).origin == str(file)
     trusted = load(environ, cwd=tmp_path)
     assert (trusted.context, trusted.env, trusted.notices) == ("prod", {"TOKEN": "stolen"}, ())
     file.write_text(UNTRUSTED.replace("prod", "evil"))
     assert load(environ, cwd=tmp_path).context == ""
+
+
+def test_a_key_that_nobody_reads_is_told_and_the_provisioners_keys_are_not(tmp_path: Path) -> None:
+    file = tmp_path / "sandbox.yaml"
+    file.write_text("project: app\nstack: dev\nbucket: {name: b}\nworkdir: /src\nnetwrok: none\n")
+    environ = {"SBX_HOME": str(tmp_path / "h")}
+    loaded = load(environ, cwd=tmp_path)
+    assert (loaded.workdir, len(loaded.notices)) == ("/src", 1)
+    assert "`netwrok`" in loaded.notices[0]
+    assert trust(tmp_path, loaded.home.trusted_file).notices == loaded.notices
 
 
 @pytest.mark.parametrize(

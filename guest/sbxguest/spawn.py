@@ -158,6 +158,9 @@ def start(spec: Spec, plumbing: Plumbing, doors: Sequence[int] = ()) -> int:
             return _exec_first(spec, lambda program: _spawn(program, spec, plumbing))
     except OSError as exc:
         raise SpawnFailed("spawn", exc.errno or errno.EIO) from exc
+    except ValueError as exc:
+        # What cannot be a word or a variable at all.
+        raise SpawnFailed("spawn", errno.EINVAL) from exc
     finally:
         os.chdir("/")
 
@@ -241,7 +244,9 @@ def _exec_first(spec: Spec, launch: Callable[[bytes], int]) -> int:
 def _candidates(spec: Spec) -> Iterable[bytes]:
     """Where the program may be: a folder of PATH that may not be searched does not hide that it is nowhere."""
     name = spec.argv[0]
-    if b"/" in name or not name:
+    if not name:
+        return ()
+    if b"/" in name:
         return (name,)
     folders = spec.env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
     # The plain calls, here and below: pathlib is a large import for a process this small.

@@ -17,9 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from sbxtui.core.errors import FileMissing, SbxError, UsageError
+from sbxtui.core.text import harmless_line
 
 PROJECT_FILES = ("sandbox.yaml", "setup.yaml")
 _MAX_BYTES = 1 << 20
+# What sbx reads, and what the provisioner of the account side does.
+_KNOWN = frozenset({"image", "memory", "workdir", "context", "region", "profile", "role", "network", "env"}) | {
+    "project",
+    "stack",
+    "bucket",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +68,17 @@ def read_project_file(folder: Path, named: str, trusted_file: Path) -> ProjectFi
     content = _read(path)
     table = _parse(path, content)
     free, needs_trust = _split(table)
+    notices = _unknown(path, table)
     if not needs_trust:
-        return ProjectFile(free, str(path))
+        return ProjectFile(free, str(path), notices)
     if _digest(content) == trusted_digests(trusted_file).get(str(path.resolve())):
-        return ProjectFile({**free, **needs_trust}, str(path))
+        return ProjectFile({**free, **needs_trust}, str(path), notices)
     notice = f"{path} also sets {', '.join(sorted(needs_trust))}: left out until you run `sbx trust {path.parent}`"
-    return ProjectFile(free, str(path), (notice,))
+    return ProjectFile(free, str(path), (*notices, notice))
 
 
-def trust(folder: Path, trusted_file: Path, named: str = "") -> Path:
-    """Trust the project file in `folder` as it is now; returns its path.
+def trust(folder: Path, trusted_file: Path, named: str = "") -> ProjectFile:
+    """Trust the project file in `folder` as it is now; returns what it may decide from now on.
 
     Raises:
         FileMissing: There is none.
@@ -80,7 +88,8 @@ def trust(folder: Path, trusted_file: Path, named: str = "") -> Path:
     if path is None:
         raise FileMissing(f"no project file in {folder}", hint="looked for " + " and ".join(PROJECT_FILES))
     content = _read(path)
-    _parse(path, content)
+    table = _parse(path, content)
+    free, needs_trust = _split(table)
     digests = {**trusted_digests(trusted_file), str(path.resolve()): _digest(content)}
     try:
         trusted_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,7 +99,7 @@ def trust(folder: Path, trusted_file: Path, named: str = "") -> Path:
         Path(temporary).replace(trusted_file)
     except OSError as exc:
         raise SbxError(f"cannot write {trusted_file}: {exc.strerror or exc}") from exc
-    return path
+    return ProjectFile({**free, **needs_trust}, str(path), _unknown(path, table))
 
 
 def trusted_digests(trusted_file: Path) -> dict[str, str]:
@@ -149,6 +158,12 @@ def _split(table: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, objec
         "env": table.get("env"),
     }
     return _given(free), _given(needs_trust)
+
+
+def _unknown(path: Path, table: Mapping[str, Any]) -> tuple[str, ...]:
+    """A notice of what nobody reads: a misspelt key would otherwise pass for a setting that holds."""
+    unknown = sorted(f"`{harmless_line(str(key), limit=60)}`" for key in table if key not in _KNOWN)
+    return (f"{path} sets {', '.join(unknown)}, which sbx does not know: left out",) if unknown else ()
 
 
 def _inside(table: Mapping[str, Any], *keys: str) -> object:

@@ -80,8 +80,10 @@ async def test_a_signal_is_128_and_its_number(client: GuestClient) -> None:
 async def test_what_cannot_be_found_is_127_and_what_cannot_be_run_126(guest: GuestProcess, client: GuestClient) -> None:
     (guest.workdir / "plain").write_text("text")
     missing = await client.exec(["no-such-program"])
+    empty = await client.exec([""])
     denied = await client.exec(["./plain"])
     assert (missing.exit_code, missing.stderr) == (127, b"sbx: no-such-program: command not found\n")
+    assert (empty.exit_code, empty.stderr) == (127, b"sbx: : command not found\n")
     assert (denied.exit_code, denied.stderr) == (126, b"sbx: ./plain: Permission denied\n")
 
 

@@ -82,10 +82,13 @@ def rm(call: Call) -> int:
 
 def trust(call: Call) -> int:
     """Trust a folder's project file as it is now."""
-    path = trust_project(Path(call.args.folder).absolute(), call.settings.home.trusted_file)
+    trusted = trust_project(Path(call.args.folder).absolute(), call.settings.home.trusted_file)
+    # The file of the working folder was read, and its notices told, with the settings.
+    for notice in set(trusted.notices) - set(call.settings.notices):
+        call.out.note(f"note: {notice}")
     if call.out.is_json:
-        call.out.json({"trusted": str(path)})
-    call.out.line(str(path))
+        call.out.json({"trusted": trusted.origin})
+    call.out.line(trusted.origin)
     return 0
 
 
