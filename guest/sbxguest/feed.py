@@ -157,10 +157,9 @@ class KernelFeed:
                 self._read()
                 self._pass(asked)
         except (OSError, TreeError):
-            self._break_off()
+            return
         finally:
-            self._pass(asked)
-            self._end()
+            self._end(asked)
 
     def _read(self) -> None:
         if self._must_refresh:
@@ -172,12 +171,6 @@ class KernelFeed:
             elif self._is_wanted(path):
                 self._log.add(path)
 
-    def _break_off(self) -> None:
-        """The source tells no more: what changed since is unknown, and another kind of feed has to take over."""
-        self._log.lose()
-        with self._lock:
-            self.is_broken = self._is_closed = True
-
     def _drain_wakes(self) -> None:
         try:
             os.eventfd_read(self._wake_fd)
@@ -188,12 +181,18 @@ class KernelFeed:
         for future in asked:
             self._tell(lambda future=future: future.done() or future.set_result(None))  # type: ignore[misc]
 
-    def _end(self) -> None:
+    def _end(self, asked: list[asyncio.Future[None]]) -> None:
+        """Let everybody go; nobody who comes later waits for a thread that is gone, whatever ended it."""
         with self._lock:
-            asked, self._barriers = self._barriers, []
+            # Not asked to: what changed since is unknown, and another kind of feed has to take over.
+            self.is_broken = not self._is_closed
+            self._is_closed = True
+            late, self._barriers = self._barriers, []
             self._source.close()
             os.close(self._wake_fd)
-        self._pass(asked)
+        if self.is_broken:
+            self._log.lose()
+        self._pass([*asked, *late])
         self._tell(self._changed.set)
 
 

@@ -119,12 +119,17 @@ async def batch(request: Request) -> Response:
     finally:
         if not is_whole:
             await aborted(incoming)
-    return _stream(_results(tree, incoming, batch_id))
+    results = _results(tree, incoming, batch_id)
+    # What was never begun has no end that runs when it is let go of.
+    await anext(results)
+    return _stream(results)
 
 
 async def _results(tree: OpenTree, incoming: Batch, batch_id: str) -> AsyncGenerator[bytes, None]:
+    """Nothing first; then the results, once it is this request's turn."""
     has_begun = False
     try:
+        yield b""
         async with tree.turn(batch_id):
             has_begun, stop = True, Stop()
             async with aclosing(beating(result_pieces(tree, incoming, stop), stop)) as pieces:

@@ -18,7 +18,7 @@ from sbxguest.feedlog import DirtyLog
 from sbxguest.inotify import Inotify
 from sbxguest.opentree import LeftOut, OpenTree, OwnWrites
 from sbxguest.state import GuestSettings
-from sbxguest.tree import Entry, Kind
+from sbxguest.tree import Entry, Kind, TreeError
 from sbxguest.tree.root import Root
 from sbxguest.tree.scan import ScanOptions, scan
 from tests.support.tree_side import put
@@ -159,6 +159,31 @@ async def test_a_feed_that_is_closed_lets_everybody_go(feed: Feed) -> None:
     async with asyncio.timeout(30):
         await waiting
         await feed.cursor()
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "no room"), TreeError("root_changed", "gone"), ValueError("a bug")])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_whatever_ends_a_feed_lets_everybody_go_and_says_that_all_may_have_changed(
+    tree: Path, failure: Exception
+) -> None:
+    tree.mkdir()
+
+    def below(path: bytes) -> Iterator[bytes]:
+        if path:
+            raise failure
+        yield path
+
+    with contextlib.closing(Root(str(tree))) as root:
+        feed = KernelFeed(Inotify(root, below), lambda path: True, lambda path: True)
+        cursor = await feed.cursor()
+        waiting = [asyncio.create_task(feed.changes(cursor, 60)) for _ in range(3)]
+        (tree / "new").mkdir()
+        async with asyncio.timeout(30):
+            assert [(await one).must_rescan for one in waiting] == [True] * 3
+            await feed.cursor()
+            assert (await feed.changes(cursor, 60)).must_rescan
+        assert feed.is_broken
+        feed.close()
 
 
 async def test_links_swapped_for_folders_put_no_watch_outside(tree: Path, tmp_path: Path) -> None:

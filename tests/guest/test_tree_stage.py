@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sbxguest.opentree import OpenTree
+from sbxguest.state import GuestSettings
 from sbxguest.tree import Outcome, Source, TreeError
+from sbxguest.tree.batch import Batch
 from sbxguest.tree.entry import Entry
-from tests.support.tree_side import TreeSide, delete, file, outcomes, put, put_known, sha, tree_side
+from sbxguest.treeroutes import _results
+from tests.support.tree_side import TreeSide, delete, file, outcomes, put, put_known, sha, stream_of, tree_side
 
 DONE = Outcome.DONE
 LARGE = os.urandom(300_000)
@@ -113,6 +118,27 @@ def test_what_was_on_its_way_when_a_process_ended_is_removed(tmp_path: Path) -> 
         left.write_bytes(b"x")
     with tree_side(tmp_path / "tree") as side:
         assert not left.exists() and side.is_stage_empty()
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+async def test_a_batch_that_is_let_go_of_before_its_turn_leaves_nothing(tmp_path: Path, is_waiting: bool) -> None:
+    (tmp_path / "tree").mkdir()
+    tree = OpenTree(str(tmp_path / "tree"), GuestSettings("boot", workdir=str(tmp_path / "tree")))
+    incoming = Batch(tree.applier, tree.blobs, "one")
+    incoming.write([stream_of([put(b"f", b"x")])])
+    assert os.listdir(tree.stage.incoming_fd)
+    async with tree.turn("one"):
+        results = _results(tree, incoming, "one")
+        assert await anext(results) == b""
+        if is_waiting:
+            waiting = asyncio.ensure_future(anext(results))
+            asyncio.get_running_loop().call_soon(waiting.cancel)
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        await results.aclose()
+    assert os.listdir(tree.stage.incoming_fd) == [] and not (tmp_path / "tree/f").exists()
+    with pytest.raises(TreeError, match="given up"):
+        incoming.write([b"x"])
 
 
 def test_a_list_of_the_trash_survives_a_half_written_line(side: TreeSide) -> None:
