@@ -71,13 +71,13 @@ async def test_one_process_at_a_time_compares_two_folders(tmp_path: Path) -> Non
 def test_batches_keep_the_steps_that_were_made(tmp_path: Path) -> None:
     state = Ancestors.open(tmp_path / "link.db")
     steps = [Step("local", b"a", None, FILE), Step("guest", b"b", FILE, None)]
-    none = state.begin_batch("push", steps)
-    state.end_batch(none, [])
-    number = state.begin_batch("pull", steps)
-    state.end_batch(number, [1])
+    number = state.note_steps("pull", steps)
+    assert state.note_steps("pull", steps[:1], number=number) == number
     (batch,) = state.batches()
-    assert (batch.number, batch.word, batch.steps) == (number, "pull", (steps[1],))
-    state.drop_batch(number)
+    assert (batch.number, batch.word, batch.steps) == (number, "pull", (*steps, steps[0]))
+    state.keep_steps(number, steps[1:])
+    assert state.batches()[0].steps == (steps[1],)
+    state.keep_steps(number, [])
     assert state.batches() == []
     dispute = Dispute(b"p", None, FILE, LINK)
     state.set_disputes([dispute, Dispute(b"q", FILE, None, DIR)])

@@ -13,8 +13,9 @@ from sbxtui.core.text import harmless_line, short_size
 from sbxtui.services.sync.compare import patch_of
 from sbxtui.services.sync.model import Path, Side
 from sbxtui.services.sync.pair import Outcomes
-from sbxtui.services.sync.review import Reviewed, resolve, review, take_over, undo
+from sbxtui.services.sync.review import Reviewed, resolve, review, take_over
 from sbxtui.services.sync.status import shown
+from sbxtui.services.sync.undo import is_carried_on, undo
 from sbxtui.services.sync.views import ChangeView
 from sbxtui.store.ancestors import Batch
 
@@ -102,6 +103,10 @@ async def undo_(call: Call) -> int:
     call.out.result({**_batch_json(batch), "failed": _named(outcomes.failed)})
     _raise_failed(outcomes.failed)
     call.out.note(f"taken back: {words}")
+    if is_carried_on(pair, batch):
+        call.out.note("the sync carries that over to the sandbox, too")
+    elif batch.word != "pull":
+        call.out.note(f"where both sides differ now, they are in conflict: `sbx sync resolve {row.name} PATH` decides")
     return 0
 
 

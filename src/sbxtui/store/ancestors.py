@@ -57,7 +57,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changes that were made together, for `undo`. `at_s` is seconds since the epoch; `word` says what made them."""
+    """Changes that were made together, in their order, for `undo`. `at_s`: seconds since the epoch; `word`: what made them."""
 
     number: int
     at_s: float
@@ -164,45 +164,33 @@ class Ancestors:
             for table in ("base", "conflict"):
                 connection.execute(f"DELETE FROM {table}")
 
-    def begin_batch(self, word: str, steps: Sequence[Step]) -> int:
-        """Note changes that are about to be made; returns the batch's number."""
-        with self._transaction() as connection:
-            number = (
-                connection.execute("INSERT INTO batch (at, word) VALUES (?, ?)", (time.time(), word)).lastrowid or 0
-            )
-            connection.executemany(
-                "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, 0)",
-                [
-                    (number, seq, one.side, one.path, encode_state(one.before), encode_state(one.after))
-                    for seq, one in enumerate(steps)
-                ],
-            )
-            connection.execute("DELETE FROM step WHERE batch <= ?", (number - _KEPT_BATCHES,))
-            connection.execute("DELETE FROM batch WHERE number <= ?", (number - _KEPT_BATCHES,))
-        return number
+    def note_steps(self, word: str, steps: Sequence[Step], *, number: int = 0) -> int:
+        """Remember changes that were made, for `undo`: as a new batch, or behind what batch `number` has.
 
-    def end_batch(self, number: int, done: Iterable[int]) -> None:
-        """Note which steps of a batch were made; the others are forgotten, and a batch of none with them."""
+        Returns:
+            The batch's number.
+        """
         with self._transaction() as connection:
-            connection.executemany(
-                "UPDATE step SET is_done = 1 WHERE batch = ? AND seq = ?", [(number, seq) for seq in done]
-            )
-            connection.execute("DELETE FROM step WHERE batch = ? AND is_done = 0", (number,))
-            connection.execute(
-                "DELETE FROM batch WHERE number = ? AND NOT EXISTS (SELECT 1 FROM step WHERE batch = ?)",
-                (number, number),
-            )
+            if not number:
+                made = connection.execute("INSERT INTO batch (at, word) VALUES (?, ?)", (time.time(), word))
+                number = made.lastrowid or 0
+            _insert_steps(connection, number, steps)
+            for table, column in (("step", "batch"), ("batch", "number")):
+                connection.execute(f"DELETE FROM {table} WHERE {column} <= ?", (number - _KEPT_BATCHES,))
+        return number
 
     def batches(self, *, limit: int = 20) -> list[Batch]:
         """The last batches, the newest first."""
         found = self._rows("SELECT number, at, word FROM batch ORDER BY number DESC LIMIT ?", (limit,))
         return [Batch(number, at, word, self._steps(number)) for number, at, word in found]
 
-    def drop_batch(self, number: int) -> None:
-        """Forget a batch: it was undone."""
+    def keep_steps(self, number: int, steps: Sequence[Step]) -> None:
+        """Forget all but these of a batch: the others were undone. One of which nothing is left is forgotten."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM step WHERE batch = ?", (number,))
-            connection.execute("DELETE FROM batch WHERE number = ?", (number,))
+            _insert_steps(connection, number, steps)
+            if not steps:
+                connection.execute("DELETE FROM batch WHERE number = ?", (number,))
 
     def set_disputes(self, disputes: Iterable[Dispute]) -> None:
         """These paths, and no others, are in conflict."""
@@ -241,6 +229,17 @@ class Ancestors:
                 raise
         except sqlite3.Error as exc:
             raise failures.store_error(exc, self.file) from exc
+
+
+def _insert_steps(connection: sqlite3.Connection, number: int, steps: Sequence[Step]) -> None:
+    (first,) = connection.execute("SELECT COALESCE(MAX(seq) + 1, 0) FROM step WHERE batch = ?", (number,)).fetchone()
+    connection.executemany(
+        "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, 1)",
+        [
+            (number, seq, one.side, one.path, encode_state(one.before), encode_state(one.after))
+            for seq, one in enumerate(steps, first)
+        ],
+    )
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -11,20 +11,25 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 
-from sbxguest.tree import Outcome, Result, State, TreeError
+from sbxguest.tree import BadRecord, Outcome, Result, State, TreeError
+from sbxguest.tree import Op as WireOp
 from sbxguest.tree.apply import Applier
+from sbxguest.tree.ops import check_op
+from sbxguest.tree.report import code_of
 from sbxguest.tree.stage import Incoming, Stage, stage_paths
-from sbxguest.tree.trash import Trash
+from sbxguest.tree.trash import MAX_BYTES, Trash
 from sbxtui.core.errors import AccessDenied
 from sbxtui.guest.tree import GuestTree, Wanted
 from sbxtui.home import private_dir
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.model import Change, Op, Path
-from sbxtui.services.sync.transfer import Made, in_batches, wire_op
+from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Made, in_batches, wire_op
 
 _CHUNK_BYTES = 1024 * 1024
+_NOT_IN_TRASH = "not_in_trash"
 
 
 class Intake:
@@ -33,15 +38,17 @@ class Intake:
     Args:
         folder: Where the changes are made.
         state_dir: Where things wait and the trash is, if that is on the folder's disk; else it is beside the folder.
+        max_trash_bytes: What the trash may hold beyond what was replaced last.
 
     Raises:
         AccessDenied: There is no place for them.
     """
 
-    def __init__(self, folder: Folder, state_dir: FilePath) -> None:
+    def __init__(self, folder: Folder, state_dir: FilePath, *, max_trash_bytes: int = MAX_BYTES) -> None:
         private_dir(state_dir.parent)
         self._folder = folder
         self._state_dir = state_dir
+        self._max_trash_bytes = max_trash_bytes
         self._open()
 
     def close(self) -> None:
@@ -55,7 +62,7 @@ class Intake:
             self._stage = Stage(root, (os.fspath(self._state_dir), *stage_paths(root)))
         except TreeError as exc:
             raise AccessDenied(f"files cannot be brought into {root.path}: {exc.message}") from exc
-        self.trash = Trash(self._stage)
+        self.trash = Trash(self._stage, max_bytes=self._max_trash_bytes)
         self._applier = Applier(root, self._stage, self.trash)
 
     def _follow_root(self) -> None:
@@ -85,24 +92,53 @@ class Intake:
             SbxError: The sandbox does not answer. What was yielded is done.
         """
         self._follow_root()
+        taken = _Taken()
         for batch in in_batches(changes, there):
-            contents, failures = await self._receive(batch, there, guest, on_bytes)
-            made = await asyncio.to_thread(self._apply, batch, here, contents, failures)
-            await asyncio.to_thread(self.trash.prune)
+            try:
+                await self._receive(batch, there, guest, on_bytes, taken)
+                made = await asyncio.to_thread(self._apply, batch, here, taken)
+            finally:
+                self._drop(taken)
+            await asyncio.to_thread(self.trash.prune, keep=taken.batch_id)
             yield made
 
     def restore(self, changes: Sequence[Change], here: Mapping[Path, State]) -> list[Made]:
         """Make changes in their order, with contents from the trash. Blocking."""
         self._follow_root()
-        contents: dict[Path, str] = {}
-        failures: dict[Path, str] = {}
+        taken = _Taken()
         for change in changes:
-            if change.op is Op.PUT and change.entry is not None:
-                try:
-                    contents[change.path] = self._from_trash(change.entry.content)
-                except OSError:
-                    failures[change.path] = "not_in_trash"
-        return self._apply(changes, here, contents, failures)
+            if change.op is Op.PUT and change.entry is not None and not self._is_in_trash(change.entry.content):
+                taken.failures[change.path] = _NOT_IN_TRASH
+        made: list[Made] = []
+        try:
+            for change in changes:
+                self._take_from_trash(change, taken)
+                made += self._apply([change], here, taken)
+        finally:
+            self._applier.forget()
+            self._drop(taken)
+        self.trash.prune(keep=taken.batch_id)
+        return made
+
+    def _is_in_trash(self, digest: bytes) -> bool:
+        fd = self.trash.find(digest)
+        if fd is not None:
+            os.close(fd)
+        return fd is not None
+
+    def _take_from_trash(self, change: Change, taken: _Taken) -> None:
+        if change.op is not Op.PUT or change.entry is None or change.path in taken.failures:
+            return
+        try:
+            taken.contents[change.path] = self._from_trash(change.entry.content)
+        except OSError as exc:
+            taken.failures[change.path] = _NOT_IN_TRASH if isinstance(exc, FileNotFoundError) else code_of(exc)
+
+    def _drop(self, taken: _Taken) -> None:
+        """Let go of contents that did not find their place."""
+        for name in taken.contents.values():
+            self._stage.drop(name)
+        taken.contents.clear()
 
     def _from_trash(self, digest: bytes) -> str:
         fd = self.trash.find(digest)
@@ -121,52 +157,68 @@ class Intake:
                 raise
 
     async def _receive(
-        self, batch: Sequence[Change], there: Mapping[Path, State], guest: GuestTree, on_bytes: Callable[[int], None]
-    ) -> tuple[dict[Path, str], dict[Path, str]]:
-        """Bring in the contents of a batch: names in the stage by path, and why others did not come."""
-        contents: dict[Path, str] = {}
-        failures: dict[Path, str] = {}
+        self,
+        batch: Sequence[Change],
+        there: Mapping[Path, State],
+        guest: GuestTree,
+        on_bytes: Callable[[int], None],
+        taken: _Taken,
+    ) -> None:
+        """Bring in the contents of a batch, or learn why they do not come."""
         puts = [change for change in batch if change.op is Op.PUT and change.entry is not None]
         if not puts:
-            return contents, failures
+            return
         receiver = _Receiver(self._stage, puts, there)
         try:
             wanted = [Wanted(change.path, change.entry.content) for change in puts if change.entry is not None]
             async with aclosing(guest.read(wanted)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Result):
-                        path, name, code = await asyncio.to_thread(receiver.end, piece)
-                        if name:
-                            contents[path] = name
-                        else:
-                            failures[path] = code
+                        await asyncio.to_thread(receiver.end, piece, taken)
                     else:
                         on_bytes(len(piece))
                         await asyncio.to_thread(receiver.take, piece)
         finally:
             receiver.abort()
-        failures.update((change.path, "vanished") for change in puts if change.path not in {**contents, **failures})
-        return contents, failures
+        for change in puts:
+            if change.path not in taken.contents:
+                taken.failures.setdefault(change.path, "vanished")
 
-    def _apply(
-        self,
-        batch: Sequence[Change],
-        here: Mapping[Path, State],
-        contents: Mapping[Path, str],
-        failures: Mapping[Path, str],
-    ) -> list[Made]:
-        batch_id = secrets.token_hex(16)
+    def _apply(self, batch: Sequence[Change], here: Mapping[Path, State], taken: _Taken) -> list[Made]:
         made: list[Made] = []
-        for seq, change in enumerate(batch):
-            if change.path in failures:
-                made.append(Made(change, Result(seq, Outcome.FAILED, None, failures[change.path])))
-                continue
+        for change in batch:
+            # One after the other over all that is done together: the trash names things by it.
+            taken.seq += 1
+            code = taken.failures.get(change.path, "")
             op = wire_op(change, here)
-            made.append(Made(change, self._applier.apply(batch_id, seq, op, contents.get(change.path, ""))))
+            if not code and not _makes_sense(op):
+                code = "bad_record"
+            if code:
+                made.append(Made(change, Result(taken.seq, Outcome.FAILED, None, code)))
+                continue
+            content = taken.contents.get(change.path, "") if change.op is Op.PUT else ""
+            made.append(Made(change, self._applier.apply(taken.batch_id, taken.seq, op, content)))
         self._applier.forget()
-        # Before it is noted as agreed: a machine that loses its power then must not have the note without the files.
-        self._stage.sync()
         return made
+
+
+def _makes_sense(op: WireOp) -> bool:
+    """Whether an operation can be made at all: what it is to bring about came from the sandbox."""
+    try:
+        check_op(op)
+    except BadRecord:
+        return False
+    return True
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What is made together: its id in the trash, names in the stage by path, and why other contents did not come."""
+
+    batch_id: str = field(default_factory=lambda: secrets.token_hex(16))
+    seq: int = -1
+    contents: dict[Path, str] = field(default_factory=dict)
+    failures: dict[Path, str] = field(default_factory=dict)
 
 
 class _Receiver:
@@ -189,29 +241,28 @@ class _Receiver:
                 self._incoming = self._begin()
             self._incoming.write(piece)
         except OSError as exc:
-            self._failure = "disk_full" if exc.errno == 28 else "io_error"
+            self._failure = code_of(exc)
 
-    def end(self, result: Result) -> tuple[Path, str, str]:
-        """The file that is on is at its end: its path, and its name in the stage or why there is none."""
+    def end(self, result: Result, taken: _Taken) -> None:
+        """The file that is on is at its end."""
         if self._number >= len(self._puts):
-            return b"", "", "io_error"
-        change = self._puts[self._number]
+            return
+        path, code = self._puts[self._number].path, self._failure
+        if not code and result.outcome is not Outcome.DONE:
+            code = result.code or CHANGED_MEANWHILE
         try:
-            if result.outcome is not Outcome.DONE or self._failure:
-                return change.path, "", self._failure or result.code or "changed_meanwhile"
-            incoming = self._incoming or self._begin()
-            self._incoming = incoming
-            return change.path, incoming.finish(), ""
+            if not code:
+                self._incoming = self._incoming or self._begin()
+                taken.contents[path] = self._incoming.finish()
         except TreeError as exc:
-            return change.path, "", exc.code
-        except OSError:
-            return change.path, "", "io_error"
-        finally:
-            is_failed = result.outcome is not Outcome.DONE or bool(self._failure)
-            if is_failed:
-                self.abort()
-            self._incoming, self._failure = None, ""
-            self._number += 1
+            code = exc.code
+        except OSError as exc:
+            code = code_of(exc)
+        if code:
+            taken.failures[path] = code
+            self.abort()
+        self._incoming, self._failure = None, ""
+        self._number += 1
 
     def abort(self) -> None:
         """Drop what is half there."""

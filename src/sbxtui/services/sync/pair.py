@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sbxguest.tree import Outcome, State
@@ -14,7 +14,7 @@ from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.halts import Halt, Roots, find_halts
 from sbxtui.services.sync.ignores import without_ignored
 from sbxtui.services.sync.intake import Intake
-from sbxtui.services.sync.model import Change, Difference, Entry, Mode, Path, Plan, Side
+from sbxtui.services.sync.model import Change, Difference, Entry, Kind, Mode, Path, Plan, Side, parent_of, tree_key
 from sbxtui.services.sync.picture import Picture, above_of, entry_of, part_of, scope_of, state_of, within
 from sbxtui.services.sync.plan import plan
 from sbxtui.services.sync.safety import refused_of, without
@@ -33,12 +33,14 @@ class Outcomes:
         again: Paths of this machine to look at again: they changed while they were sent.
         moved_on: Paths on which the sandbox holds something else than was thought.
         failed: Paths that could not be changed, and the word for why.
+        batch: The number under which it is remembered for `undo`; 0 for nothing.
     """
 
     done: list[Path] = field(default_factory=list)
     again: set[Path] = field(default_factory=set)
     moved_on: set[Path] = field(default_factory=set)
     failed: dict[Path, str] = field(default_factory=dict)
+    batch: int = 0
 
 
 class Pair:
@@ -128,7 +130,7 @@ class Pair:
         if version == self._version:
             return
         self._version = version
-        base = self.ancestors.base()
+        base = _standing(self.ancestors.base())
         for path in self.base.keys() - base.keys():
             self.there.put(path, None)
         for path, agreed in base.items():
@@ -232,14 +234,17 @@ class Pair:
     def _settle(self, side: Side, made: Sequence[Made], outcomes: Outcomes, word: str) -> None:
         """Write down what became of a batch."""
         picture = self.there if side is Side.GUEST else self.local
-        before = {one.change.path: picture.states.get(one.change.path) for one in made}
         done: list[Change] = []
+        steps: list[Step] = []
         for one in made:
             path = one.change.path
             if one.result is None or one.result.code == "wrong_content":
                 outcomes.again.add(path)
             elif one.result.outcome is Outcome.DONE:
+                # A path may be changed twice: a file goes, a folder comes.
+                before = picture.states.get(path)
                 picture.put(path, _reached(one.change, one.result.state))
+                steps.append(Step(side.value, path, before, picture.states.get(path)))
                 done.append(one.change)
             elif one.result.outcome is Outcome.MISMATCH:
                 outcomes.moved_on.add(path)
@@ -247,14 +252,13 @@ class Pair:
                 outcomes.failed[path] = one.result.code or CHANGED_MEANWHILE
         outcomes.done += [change.path for change in done]
         self._record({change.path: change.entry is not None for change in done})
-        self._note([Step(side.value, one.path, before[one.path], picture.states.get(one.path)) for one in done], word)
+        self._note(steps, outcomes, word)
 
-    def _note(self, steps: Sequence[Step], word: str) -> None:
+    def _note(self, steps: Sequence[Step], outcomes: Outcomes, word: str) -> None:
         """Remember what was changed, for `undo`. What was only added to the sandbox may be removed by anybody."""
         kept = [step for step in steps if step.before is not None or step.side == Side.LOCAL.value]
         if kept:
-            number = self.ancestors.begin_batch(word, kept)
-            self.ancestors.end_batch(number, range(len(kept)))
+            outcomes.batch = self.ancestors.note_steps(word, kept, number=outcomes.batch)
 
     def _record(self, paths: dict[Path, bool]) -> None:
         """Both sides hold the same at these paths; or nothing."""
@@ -263,30 +267,48 @@ class Pair:
             here, there = self.local.states.get(path), self.there.states.get(path)
             changes[path] = Agreed(here, there) if is_there and here is not None and there is not None else None
         self.ancestors.record(changes)
+        self._know(changes)
+
+    def _know(self, changes: Mapping[Path, Agreed | None]) -> None:
         for path, agreed in changes.items():
             if agreed is None:
                 self.base.pop(path, None)
             else:
                 self.base[path] = entry_of(agreed.local)
 
-    async def agree_on(self, states: dict[Path, State | None]) -> None:
+    async def forget(self, paths: Iterable[Path]) -> dict[Path, Agreed]:
+        """Agree on nothing at these paths any more; returns what was agreed on there."""
+        base = await asyncio.to_thread(self.ancestors.base)
+        held = {path: base[path] for path in paths if path in base}
+        await self.agree_on(dict.fromkeys(held))
+        return held
+
+    async def agree_on(self, agreed: Mapping[Path, Agreed | None]) -> None:
         """Both sides count as having agreed on these, whatever they hold now: what differs from it is a change."""
-        agreed = {
-            path: None if state is None else Agreed(state, State(state.kind, state.content, state.is_executable))
-            for path, state in states.items()
-        }
         await asyncio.to_thread(self.ancestors.record, agreed)
-        for path, state in states.items():
-            if state is None:
-                self.base.pop(path, None)
-            else:
-                self.base[path] = entry_of(state)
+        self._know(agreed)
 
     async def start_anew(self) -> None:
         """Agree on nothing any more: the next comparison is a first contact and deletes nothing."""
         await asyncio.to_thread(self.ancestors.forget)
         await asyncio.to_thread(self.ancestors.set_meta, dict.fromkeys(_ROOTS, ""))
         self.base.clear()
+
+
+def _standing(base: Mapping[Path, Agreed]) -> Mapping[Path, Agreed]:
+    """Without what stands below what is agreed on no more: no folder holds that."""
+    if all(not (above := parent_of(path)) or _is_folder(base.get(above)) for path in base):
+        return base
+    kept: dict[Path, Agreed] = {}
+    for path in sorted(base, key=tree_key):
+        above = parent_of(path)
+        if not above or _is_folder(kept.get(above)):
+            kept[path] = base[path]
+    return kept
+
+
+def _is_folder(agreed: Agreed | None) -> bool:
+    return agreed is not None and agreed.guest.kind is Kind.DIR
 
 
 def _reached(change: Change, found: State | None) -> State | None:
