@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import threading
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sbxguest.tree import Outcome
-from tests.support.tree_side import TreeSide, delete, file, mkdir, outcomes, put, sha, tree_side
+from sbxguest.tree import Outcome, Source
+from tests.support.tree_side import TreeSide, delete, file, mkdir, outcomes, put, put_known, sha, tree_side
 
 MIB = 2**20
 
@@ -106,6 +107,36 @@ def test_a_blob_stops_at_a_full_disk_and_goes_on_when_there_is_room(small_disk: 
     writer = side.blobs.open(digest, offset=have, size_bytes=len(content))
     writer.write([content[have:]])
     assert side.blobs.close(writer) == (len(content), True)
+
+
+def test_a_blob_in_two_places_takes_the_room_of_the_trash_and_leaves_no_half_copy(small_disk: TreeSide) -> None:
+    side = small_disk
+    old, content = os.urandom(MIB), os.urandom(MIB + MIB // 2)
+    side.send("old", [put(b"old", old)])
+    side.send("gone", [delete(b"old", file(old))])
+    digest = sha(content)
+    writer = side.blobs.open(digest, offset=0, size_bytes=len(content))
+    writer.write([content])
+    assert side.blobs.close(writer) == (len(content), True)
+    twice = [put_known(b"f", content, Source.BLOB), put_known(b"g", content, Source.BLOB)]
+    (side.folder / "filler").write_bytes(bytes(MIB))
+    assert outcomes(side.send("full", twice)) == ["disk_full", Outcome.DONE]
+    assert (side.folder / "g").read_bytes() == content and side.is_stage_empty() and side.trashed() == {}
+
+
+def test_a_kernel_that_copies_no_files_is_good_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(os, "copy_file_range", refuse)
+    content = os.urandom(2 * MIB)
+    with tree_side(tmp_path / "tree") as side:
+        writer = side.blobs.open(sha(content), offset=0, size_bytes=len(content))
+        writer.write([content])
+        side.blobs.close(writer)
+        twice = [put_known(b"f", content, Source.BLOB), put_known(b"g", content, Source.BLOB)]
+        assert outcomes(side.send("two", twice)) == [Outcome.DONE] * 2
+        assert (side.folder / "f").read_bytes() == (side.folder / "g").read_bytes() == content
 
 
 def test_batches_at_the_same_time_stay_in_their_own_folders(tmp_path: Path) -> None:

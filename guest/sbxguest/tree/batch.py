@@ -19,11 +19,10 @@ from sbxguest.tree.journal import BatchJournal, mark_of
 from sbxguest.tree.ops import Op, OpKind, Outcome, Result, Source, decode_op
 from sbxguest.tree.report import TreeError, code_of
 from sbxguest.tree.root import split
-from sbxguest.tree.stage import Incoming
+from sbxguest.tree.stage import Incoming, copied
 
 MAX_OPS = 20_000
 MAX_BYTES = 256 * wire.MIB
-_CHUNK_BYTES = 1024 * 1024
 _OPS_PER_LOOK = 64
 
 
@@ -244,8 +243,9 @@ class Batch:
         pending.problem = "content_missing"
         for fd in self._known_places(pending.op.known_path, digest):
             try:
-                if os.fstat(fd).st_size == pending.op.size_bytes:
-                    pending.content = self._copied(fd, pending.op.size_bytes, digest)
+                if os.fstat(fd).st_size == (size_bytes := pending.op.size_bytes):
+                    make_room = self._applier.trash.make_room
+                    pending.content = copied(fd, self._applier.stage, digest, size_bytes, make_room)
                     pending.problem = ""
                     return
             except TreeError:
@@ -268,16 +268,6 @@ class Batch:
                 yield fd
         if (trashed := self._applier.trash.find(digest)) is not None:
             yield trashed
-
-    def _copied(self, fd: int, size_bytes: int, digest: bytes) -> str:
-        copy = Incoming(self._applier.stage, digest, size_bytes, self._applier.trash.make_room)
-        try:
-            while not copy.is_whole and (chunk := os.read(fd, min(_CHUNK_BYTES, copy.left_bytes))):
-                copy.write(chunk)
-        except OSError:
-            copy.abort()
-            raise
-        return copy.finish()
 
 
 def _blob_of(pending: _Pending) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from sbxguest.tree.entry import new_digest
 from sbxguest.tree.report import TreeError
 from sbxguest.tree.root import READ_FLAGS
-from sbxguest.tree.stage import Stage, write_all
+from sbxguest.tree.stage import Stage, copied, write_all
 
 MAX_AGE_S = 24 * 3600.0
 _CHUNK_BYTES = 1024 * 1024
@@ -83,26 +83,21 @@ class Blobs:
         """Move a complete content to the stage's `incoming`, or copy it if it is needed again; returns its name there.
 
         Raises:
-            TreeError: `content_missing`. OSError: The disk refuses.
+            TreeError: `content_missing`. OSError: The disk refuses; the content stays here.
         """
-        name, new = digest.hex(), self._stage.new_name()
+        name = digest.hex()
         try:
             if is_last:
+                new = self._stage.new_name()
                 os.rename(name, new, src_dir_fd=self._fd, dst_dir_fd=self._stage.incoming_fd)
                 return new
             source = os.open(name, READ_FLAGS, dir_fd=self._fd)
         except FileNotFoundError:
             raise TreeError("content_missing", "this content was not uploaded, or not to its end") from None
         try:
-            copied = os.open(new, _OPEN_FLAGS | os.O_EXCL, 0o600, dir_fd=self._stage.incoming_fd)
-            try:
-                while os.copy_file_range(source, copied, 2**30):
-                    pass
-            finally:
-                os.close(copied)
+            return copied(source, self._stage, digest, os.fstat(source).st_size, self._make_room)
         finally:
             os.close(source)
-        return new
 
     def _prune(self) -> None:
         """Forget what nobody came back for."""

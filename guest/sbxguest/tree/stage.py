@@ -24,6 +24,7 @@ from sbxguest.tree.root import FOLDER_FLAGS, Root
 STAGE_PREFIX = ".sbx-stage-"
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _syncfs = getattr(ctypes.CDLL(None), "syncfs", None)
+_CHUNK_BYTES = 1024 * 1024
 _NAMES = ("incoming", "blobs", "trash", "batches")
 
 
@@ -238,6 +239,24 @@ class Incoming:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def copied(fd: int, stage: Stage, digest: bytes, size_bytes: int, make_room: Callable[[], bool]) -> str:
+    """Copy a file to `incoming`, checking it on the way; returns its name there. See `Incoming`.
+
+    Read and written, for not every kernel copies by itself.
+
+    Raises:
+        TreeError: It has another content (`wrong_content`). OSError: The disk refuses. Nothing is left then.
+    """
+    copy = Incoming(stage, digest, size_bytes, make_room)
+    try:
+        while not copy.is_whole and (chunk := os.read(fd, min(_CHUNK_BYTES, copy.left_bytes))):
+            copy.write(chunk)
+    except OSError:
+        copy.abort()
+        raise
+    return copy.finish()
 
 
 def write_all(fd: int, piece: bytes, make_room: Callable[[], bool]) -> None:
