@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from sbxguest.state import GuestSettings
 from sbxguest.tree import Outcome, Source, TreeError
 from sbxguest.tree.batch import Batch
 from sbxguest.tree.entry import Entry
+from sbxguest.tree.root import Root
+from sbxguest.tree.stage import Stage
 from sbxguest.treeroutes import _results
 from tests.support.tree_side import TreeSide, delete, file, outcomes, put, put_known, sha, stream_of, tree_side
 
@@ -110,6 +113,33 @@ def test_a_stage_that_belongs_to_somebody_else_is_not_used(tmp_path: Path) -> No
         assert Path(side.stage.path).parent == tmp_path / "tree"
         assert outcomes(side.send("one", [put(b"f", b"x")])) == [DONE]
         assert side.state(b"f") == side.state(b"f") and not side.state(os.fsencode(Path(side.stage.path).name))
+
+
+def test_a_stage_that_cannot_be_opened_whole_is_not_used_and_nothing_of_it_stays_open(tmp_path: Path) -> None:
+    with tree_side(tmp_path / "tree") as side:
+        beside = Path(side.stage.path)
+    (beside / "trash").rmdir()
+    (beside / "trash").touch()
+    with contextlib.closing(Root(str(tmp_path / "tree"))) as root:
+        before = os.listdir("/proc/self/fd")
+        with pytest.raises(TreeError, match="no place"):
+            Stage(root, [str(beside)])
+        assert os.listdir("/proc/self/fd") == before
+    with tree_side(tmp_path / "tree") as side:
+        assert Path(side.stage.path).parent == tmp_path / "tree"
+        assert outcomes(side.send("one", [put(b"f", b"x")])) == [DONE]
+
+
+def test_what_is_removed_from_the_trash_is_forgotten(side: TreeSide) -> None:
+    for number in range(3):
+        side.send(f"{number}", [put(b"f%d" % number, b"same"), put(b"g", b"%d" % number, side.state(b"g"))])
+        side.send(f"gone {number}", [delete(b"f%d" % number, file(b"same"))])
+    while side.trash.make_room():
+        newest = side.trash.find(sha(b"same"))
+        assert (newest is None) is not bool(side.trash.batches())
+        if newest is not None:
+            os.close(newest)
+    assert side.trash._by_digest == {}
 
 
 def test_what_was_on_its_way_when_a_process_ended_is_removed(tmp_path: Path) -> None:

@@ -26,10 +26,14 @@ class BatchJournal:
     """
 
     def __init__(self, stage: Stage, batch_id: str) -> None:
-        self._fd = os.open(batch_id, _APPEND_FLAGS, 0o600, dir_fd=stage.batches_fd)
         self._stage = stage
         self._id = batch_id
-        self.load()
+        self._fd = os.open(batch_id, _APPEND_FLAGS, 0o600, dir_fd=stage.batches_fd)
+        try:
+            self.load()
+        except BaseException:
+            self.close()
+            raise
 
     def load(self) -> None:
         """Read what is there by now: the same batch may have been made by another request meanwhile."""

@@ -57,7 +57,7 @@ class Stage:
         refusals: list[str] = []
         for path in paths:
             try:
-                self.fd = _open_at(path, root)
+                self.fd, self._folders = _opened_at(path, root)
             except OSError as exc:
                 refusals.append(f"{shown(path)}: {os.strerror(exc.errno or 0)}")
                 continue
@@ -67,7 +67,6 @@ class Stage:
             raise TreeError("access_denied", f"there is no place for a stage: {'; '.join(refusals)}")
         # Several processes may use one stage.
         self._mark, self._numbers = f"{secrets.token_hex(8)}-", itertools.count()
-        self._folders = {name: _folder_in(self.fd, name) for name in _NAMES}
         self._clean()
 
     def close(self) -> None:
@@ -127,10 +126,25 @@ class Stage:
         except OSError:
             pass
         else:
-            for name in os.listdir(self.incoming_fd):
-                self.drop(name)
+            with contextlib.suppress(OSError):
+                for name in os.listdir(self.incoming_fd):
+                    self.drop(name)
         with contextlib.suppress(OSError):
             fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def _opened_at(path: str, root: Root) -> tuple[int, dict[str, int]]:
+    """The descriptors of a stage and of its folders by name; of all of them or none."""
+    fd = _open_at(path, root)
+    folders: dict[str, int] = {}
+    try:
+        for name in _NAMES:
+            folders[name] = _folder_in(fd, name)
+    except OSError:
+        for opened in (*folders.values(), fd):
+            os.close(opened)
+        raise
+    return fd, folders
 
 
 def _open_at(path: str, root: Root) -> int:

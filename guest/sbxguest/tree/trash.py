@@ -147,9 +147,8 @@ class Trash:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
             self._sizes[batch_id] = self._sizes.get(batch_id, 0) + found.st_blocks * 512
             self._total_bytes += found.st_blocks * 512
-        with contextlib.suppress(ValueError):
-            if digest := bytes.fromhex(name.partition("-")[2]):
-                self._by_digest[digest] = (batch_id, name)
+        if digest := _digest_of(name):
+            self._by_digest[digest] = (batch_id, name)
 
     def _remove(self, batch_id: str) -> None:
         self._total_bytes -= self._sizes.pop(batch_id, 0)
@@ -157,6 +156,8 @@ class Trash:
             with self._folder(batch_id) as fd:
                 for name in os.listdir(fd):
                     os.unlink(name, dir_fd=fd)
+                    if self._by_digest.get(digest := _digest_of(name)) == (batch_id, name):
+                        del self._by_digest[digest]
             os.rmdir(batch_id, dir_fd=self._fd)
 
     @contextlib.contextmanager
@@ -173,6 +174,14 @@ class Trash:
 
 def _name(seq: int, state: State) -> str:
     return f"{seq}-{state.content.hex() if state.kind == 'file' else ''}"
+
+
+def _digest_of(name: str) -> bytes:
+    """The digest a name ends in; empty for none."""
+    try:
+        return bytes.fromhex(name.partition("-")[2])
+    except ValueError:
+        return b""
 
 
 def _append(folder_fd: int, data: bytes) -> None:
