@@ -232,12 +232,6 @@ async def changes(request: Request) -> Response:
     return json_response({"cursor": found.cursor, "paths": paths, "must_rescan": found.must_rescan})
 
 
-async def barrier(request: Request) -> Response:
-    """`POST /v2/tree/barrier`: a cursor behind every change that was made before this was asked."""
-    tree = await trees.find(request)
-    return json_response({"cursor": await (await tree.feed()).cursor()})
-
-
 def _stream(body: AsyncGenerator[bytes, None]) -> Response:
     return Response(200, body, wire.FRAMES_TYPE)
 
@@ -250,5 +244,4 @@ ROUTES = (
     Route("PUT", "/v2/tree/blob/{digest}", put_blob),
     Route("POST", "/v2/tree/read", read),
     Route("GET", "/v2/tree/changes", changes),
-    Route("POST", "/v2/tree/barrier", barrier),
 )

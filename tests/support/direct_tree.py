@@ -15,7 +15,6 @@ from sbxguest.tree.apply import Applier
 from sbxguest.tree.batch import Batch
 from sbxguest.tree.blobs import Blobs
 from sbxguest.tree.contents import Unstable, open_file
-from sbxguest.tree.frames import INLINE_BYTES
 from sbxguest.tree.root import Root, file_state, split
 from sbxguest.tree.scan import ScanOptions, scan
 from sbxguest.tree.stage import Stage, stage_paths
@@ -72,7 +71,7 @@ class DirectTree(GuestTree):
                 raise FileMissing(f"{self.path} is not there")
             self.close()
             self._open()
-        return TreeHello(self.guest_id, self.epoch, self.root.identity, True, 2**40, None, INLINE_BYTES, "scan", ())
+        return TreeHello(self.guest_id, self.epoch, self.root.identity, "scan", ())
 
     async def scan(
         self,

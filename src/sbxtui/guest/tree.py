@@ -204,11 +204,6 @@ class GuestTree:
         query = {"cursor": cursor, "wait": f"{wait_s:g}"}
         return changes_of(await self._call("GET", "changes", "waiting for changes", None, query))
 
-    async def barrier(self) -> str:
-        """A cursor before which every change is that was made before this was asked."""
-        said = await self._call("POST", "barrier", "waiting for changes", b"")
-        return str(said.get("cursor", ""))
-
     def _on_its_way(
         self, pieces: AsyncIterable[bytes], hello: TreeHello
     ) -> tuple[AsyncIterable[bytes], Mapping[str, str]]:

@@ -12,7 +12,7 @@ from sbxguest.tree.entry import check_path, from_text
 from sbxtui.core.errors import Conflict, FileMissing, SbxError
 from sbxtui.core.text import harmless_line
 from sbxtui.guest.faults import garbled
-from sbxtui.guest.filewire import text, whole
+from sbxtui.guest.filewire import text
 from sbxtui.guest.http1 import Answer
 
 _T = TypeVar("_T")
@@ -26,10 +26,6 @@ class TreeHello:
         guest_id: Another one in a sandbox made anew, or copied.
         epoch: Another one after each start or restore.
         root: Device, inode and birth of the folder.
-        is_case_sensitive: Whether `A` and `a` are two names there.
-        free_bytes: On its disk.
-        free_inodes: Files that can still be made; None where the disk has no such limit.
-        inline_bytes: Largest content that may travel in a batch; what is larger is uploaded as a blob.
         feed: How changes are noticed: `fanotify`, `inotify`, or `scan` where they are looked for; empty before the
             first listing.
         codecs: What streams may be compressed with.
@@ -38,10 +34,6 @@ class TreeHello:
     guest_id: str
     epoch: str
     root: str
-    is_case_sensitive: bool
-    free_bytes: int
-    free_inodes: int | None
-    inline_bytes: int
     feed: str
     codecs: tuple[str, ...]
 
@@ -72,17 +64,13 @@ def hello_of(said: Mapping[str, Any]) -> TreeHello:
     Raises:
         GuestUnreachable: It is none.
     """
-    traits, limits, codecs = said.get("traits"), said.get("limits"), said.get("codecs")
-    if not isinstance(traits, dict) or not isinstance(limits, dict) or not isinstance(codecs, list):
-        raise garbled("a folder without its traits")
+    codecs = said.get("codecs")
+    if not isinstance(codecs, list):
+        raise garbled("a folder without its codecs")
     return TreeHello(
         guest_id=harmless_line(text(said, "guest_id")),
         epoch=harmless_line(text(said, "epoch")),
         root=harmless_line(text(said, "root")),
-        is_case_sensitive=traits.get("is_case_sensitive") is True,
-        free_bytes=whole(said, "free_bytes"),
-        free_inodes=None if said.get("free_inodes") is None else whole(said, "free_inodes"),
-        inline_bytes=whole(limits, "inline_bytes"),
         feed=harmless_line(text(said, "feed")),
         codecs=tuple(harmless_line(one) for one in codecs if isinstance(one, str)),
     )
