@@ -20,6 +20,7 @@ ENVIRONMENT_READERS = {
     "src/sbxtui/settings.py": "the one reader of configuration",
     "src/sbxtui/home.py": "the login session says where its sockets go, and two homes must agree on it",
     "src/sbxtui/cli/output.py": "whether the terminal can be drawn on, and whether it may be coloured",
+    "src/sbxtui/cli/envfile.py": "a variable that is named without a value is the person's own, as with docker",
     "src/sbxtui/control/local.py": "a detached process gets the caller's environment less its credentials",
     "src/sbxtui/services/runnerctl.py": "the same, for the runner",
     "src/sbxtui/localcloud/keeper.py": "it empties its environment, so that no sandbox inherits any of it",

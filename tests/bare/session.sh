@@ -14,8 +14,8 @@ say "apt-get update && $install"
 apt-get update -qq
 $install -qq >/tmp/apt.log 2>&1 || { tail -n 20 /tmp/apt.log; exit 1; }
 git config --global --add safe.directory '*'
-try git clone -q /source sbxtui
-cd sbxtui
+try git clone -q /source sbx
+cd sbx
 try git log -1 --format=%h
 try make run
 sbx=.venv/bin/sbx

@@ -61,6 +61,8 @@ MISTAKES = [
     (["context", "use", "nowhere"], 4, "not_found"),
     (["--context", "nowhere", "ls"], 4, "not_found"),
     (["context", "add", "x"], 2, "usage"),
+    (["context", "add", "local"], 5, "name_taken"),
+    (["create", "microvm-1"], 2, "usage"),
     (["context", "rm", "local", "--yes"], 5, "conflict"),
     (["trust", "."], 4, "file_not_found"),
     (["-f", "missing.yaml", "ls"], 4, "file_not_found"),
@@ -98,6 +100,15 @@ def test_people_get_a_message_and_a_hint_and_no_traceback(sbx: Sbx) -> None:
     assert result.err.startswith("error: `Bad_Name` cannot name a sandbox\n\nhint: ")
     assert "Traceback" not in result.err
     assert "Traceback" in sbx("--debug", "create", "Bad_Name").err
+
+
+def test_an_endless_word_is_told_by_its_beginning(sbx: Sbx) -> None:
+    endless = "x" * 120_000
+    for words in ([endless], ["ls", endless], ["ls", "--filter", f"{endless}:1"], ["wait", "x", "--for", endless]):
+        for flags in ([], ["--json"]):
+            result = sbx(*flags, *words)
+            assert (result.code, len(result.err) < 1_000) == (2, True), words[0][:9]
+            assert "xxxxxxxxxxxx…" in result.err or "\\u2026" in result.err
 
 
 def test_near_names_are_shown(sbx: Sbx, app: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,9 +128,17 @@ def test_variables_of_env_files_are_taken_as_they_stand_and_env_counts_over_them
     assert result.out == '"quoted" # kept|given||'
 
 
+def test_a_variable_without_a_value_is_ones_own_as_with_docker(sbx: Sbx, app: str, tmp_path: Path) -> None:
+    own = replace(sbx, env={"MINE": "a b", "OTHER": "c"})
+    (tmp_path / "env").write_text("OTHER\nUNSET\nKEPT=1\n")
+    line = 'echo "$MINE|$OTHER|$KEPT|${UNSET-left out}"'
+    flags = ["--env-file", str(tmp_path / "env"), "-e", "MINE", "-e", "UNSET", "-e", "KEPT"]
+    assert own.ok("exec", *flags, app, "--", "sh", "-c", line).out == "a b|c|1|left out"
+
+
 BAD_LINES = [
     (("exec", "nobody", "--", "true"), 125, "no sandbox `nobody`"),
-    (("exec", "app", "--env", "NOSIGN", "--", "true"), 125, "KEY=VALUE"),
+    (("exec", "app", "--env", "NO SIGN", "--", "true"), 125, "cannot name a variable"),
     (("exec", "app", "--env-file", "/nowhere", "--", "true"), 125, "--env-file /nowhere"),
     (("exec", "app", "--cwd", "/nowhere", "--", "true"), 125, "working directory (cwd) `/nowhere`"),
     (("exec", "app"), 125, "no command"),
@@ -152,6 +161,15 @@ def test_a_line_that_cannot_be_is_a_clear_error(
 ) -> None:
     result = sbx(*words)
     assert (result.code, said in result.err) == (code, True), result.err
+
+
+def test_quiet_lists_are_what_other_verbs_call_their_rows_by(sbx: Sbx, app: str) -> None:
+    job = sbx.ok("exec", "-d", app, "--", "true").out
+    assert job in sbx.ok("jobs", "-q", "--all", app).out.splitlines()
+    assert sbx.ok("ps", "-q", app).out == app
+    assert sbx.ok("context", "ls", "-q").out == "local"
+    assert all(line.startswith("arn:") and " " not in line for line in sbx.ok("image", "ls", "-q").out.splitlines())
+    assert "pypi" in sbx.ok("network", "--presets", "-q").out.splitlines()
 
 
 def test_a_prefix_of_several_jobs_names_them(sbx: Sbx, app: str) -> None:

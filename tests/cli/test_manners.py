@@ -175,5 +175,7 @@ def test_several_files_are_each_tried_as_cat_and_rm_do(sbx: Sbx, app: str) -> No
     assert told.error["code"] == "file_not_found"
     removed = sbx("--json", "fs", "rm", app, *paths)
     assert (removed.code, removed.json["paths"]) == (4, ["several/one", "several/two"])
+    for refused in (sbx("fs", "rm", app, "several"), sbx("fs", "cp", app, "several", "other")):
+        assert (refused.code, refused.err.startswith("error: several is a folder\n\nhint: add -r to ")) == (2, True)
     made = sbx("fs", "mkdir", app, "/etc/no", "several/yes")
     assert (made.code, sbx.ok("fs", "ls", app, "several", "-q").out) == (6, "yes")

@@ -102,9 +102,11 @@ def test_a_network_changes_while_the_sandbox_runs_and_cuts_what_it_no_longer_all
 
 def test_the_log_tells_what_was_asked_by_which_job_and_what_became_of_it(sbx: Sbx, app: str) -> None:
     fetch(sbx, app, "http://example.com:81/")
-    entry = sbx.ok("network", app, "--log", "--tail", "1", "--json").json[0]
+    entry = sbx.ok("network", app, "--log", "--tail", "1", "--json").json
     assert (entry["action"], entry["host"], entry["port"], entry["method"]) == ("refused", "example.com", 81, "GET")
     assert len(entry["job"]) > 8
+    told = sbx.ok("network", app, "--log", "--tail", "2", "--json").out.splitlines()
+    assert [json.loads(line)["seq"] for line in told][-1] == entry["seq"]
     follower = sbx.spawn("network", app, "--log", "--follow", "--tail", "1", "--json")
     assert follower.stdout is not None
     try:
@@ -115,6 +117,19 @@ def test_the_log_tells_what_was_asked_by_which_job_and_what_became_of_it(sbx: Sb
     finally:
         follower.send_signal(signal.SIGINT)
         follower.communicate(timeout=60)
+
+
+def test_a_refusal_names_a_sandbox_that_was_renamed_so_that_no_other_is_meant(sbx: Sbx) -> None:
+    sandbox_id = sbx.ok("create", "before", "--memory", "512", "--json").json["id"]
+    sbx.ok("rename", "before", "after")
+    read = (
+        "import http.client as h; c = h.HTTPConnection('127.0.0.1', 3128); "
+        "c.request('GET', '/'); print(c.getresponse().read().decode())"
+    )
+    told = sbx.ok("exec", "after", "--", "python", "-c", read).json
+    assert (told["sandbox"], told["how_to_ask"]) == (sandbox_id, f"sbx network {sandbox_id} --allow HOST:PORT")
+    assert sbx.ok("network", sandbox_id, "--allow", "example.com:80").out == "allow=example.com:80"
+    sbx.ok("rm", "after", "--yes")
 
 
 def test_a_killed_local_cloud_comes_back_with_every_policy(sbx: Sbx, app: str) -> None:

@@ -18,7 +18,9 @@ def test_valid_names_are_taken(name: str) -> None:
     assert check_name(name) == name
 
 
-@pytest.mark.parametrize("name", ["", "-a", "A", "a_b", "x" * 64, "a b", "a\n", "é", "a/b", "ls", "create", "tui"])
+@pytest.mark.parametrize(
+    "name", ["", "-a", "A", "a_b", "x" * 64, "a b", "a\n", "é", "a/b", "ls", "create", "tui", "microvm-1", "microvm-"]
+)
 def test_invalid_names_and_verbs_are_refused_with_a_remedy(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_name(name)

@@ -42,6 +42,8 @@ def test_prune_takes_names_records_and_folders_of_the_ended_and_leaves_the_livin
     sbx.ok("wait", "gone", "--for", "terminated")
     assert sbx.ok("prune", "--dry-run").out == "gone"
     assert {living, old, gone} <= trees(sbx)
+    refused = sbx("prune")
+    assert (refused.code, "forget 1 name and " in refused.err, "add --yes" in refused.err) == (2, True, True)
     pruned = sbx.ok("prune", "--yes")
     assert pruned.out == "gone"
     assert re.search(r"the local cloud forgot \d+ ended sandboxes", pruned.err)
@@ -49,6 +51,12 @@ def test_prune_takes_names_records_and_folders_of_the_ended_and_leaves_the_livin
     records = locate_home(sbx.environment()).local_dir / "sandboxes"
     assert [file.stem for file in records.glob("*.json")] == [living]
     assert sbx.ok("exec", app, "--", "echo", "alive").out == "alive"
+    # What has no name here any more is asked for, too.
+    sbx.ok("create", "old", "-m", "512")
+    sbx.ok("rm", "old", "--yes", "--wait")
+    refused = sbx("prune")
+    assert (refused.code, "forget 1 ended sandbox needs" in refused.err) == (2, True)
+    sbx.ok("prune", "--yes")
     assert "nothing to prune" in sbx.ok("prune").err
 
 
@@ -61,7 +69,7 @@ def test_a_killed_keeper_leaves_neither_files_nor_groups_while_the_cloud_goes_on
     folder = locate_home(sbx.environment()).trees_dir / sandbox_id
     assert not (folder / "work").exists()
     assert not any(path.name == sandbox_id for path in group_folders(sbx))
-    assert "keeper left no record" in sbx.ok("inspect", "lost").json["record"]["state_reason"]
+    assert "keeper was killed and left no record" in sbx.ok("inspect", "lost").json["record"]["state_reason"]
     sbx.ok("prune", "--yes")
 
 

@@ -215,7 +215,7 @@ async def test_a_refusal_is_a_document_a_program_can_read_and_says_how_to_ask(tm
         error = error_of(answer)
         assert (error["code"], error["retryable"]) == ("policy_denied", False)
         assert (error["details"]["host"], error["details"]["port"]) == ("example.com", 443)
-        assert "sbx network app --allow example.com:443" in error["hint"]
+        assert "sbx network microvm-1 --allow example.com:443" in error["hint"]
         # Programs that show only the phrase of a refused CONNECT show why, too.
         assert b"403 sbx: example.com:443 is not allowed" in answer
         told = await way.ask(b"GET / HTTP/1.1\r\nHost: 127.0.0.1:3128\r\n\r\n")

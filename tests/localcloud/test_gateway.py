@@ -56,7 +56,7 @@ async def scene(folder: Path, allowed_port: int = 0) -> AsyncIterator[Scene]:
         sock.bind(("127.0.0.1", 0))
         port = int(sock.getsockname()[1])
     policy = parse_network(f"allow={THIS_MACHINE}:{allowed_port}") if allowed_port else NO_NETWORK
-    gateway, life = Gateway("app", folder, policy, NetworkLog(folder / "network.jsonl")), Life()
+    gateway, life = Gateway("microvm-1", folder, policy, NetworkLog(folder / "network.jsonl")), Life()
     async with running_bridge(folder, {"SBX_EGRESS_PORT": str(port)}):
         task = asyncio.create_task(gateway.serve(life, usual_ways()))
         try:
@@ -145,7 +145,7 @@ async def test_a_bridge_that_drops_what_is_parked_does_not_make_the_host_spin(tm
         writer.close()
 
     server = await asyncio.start_unix_server(hostile, str(tmp_path / "in.sock"))
-    gateway, life = Gateway("app", tmp_path, NO_NETWORK, NetworkLog(tmp_path / "network.jsonl")), Life()
+    gateway, life = Gateway("microvm-1", tmp_path, NO_NETWORK, NetworkLog(tmp_path / "network.jsonl")), Life()
     task = asyncio.create_task(gateway.serve(life, usual_ways()))
     try:
         async with asyncio.timeout(WAIT_S):

@@ -34,7 +34,7 @@ class WayOut:
     policy: NetworkPolicy
     log: NetworkLog
     names: dict[str, list[list[str]]]
-    name: str = "app"
+    sandbox_id: str = "microvm-1"
     upstream_port: int = 0
     patience: Patience = field(default_factory=Patience)
     dialled: list[tuple[str, int]] = field(default_factory=list)

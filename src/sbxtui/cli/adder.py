@@ -9,9 +9,12 @@ from typing import Any, NoReturn, Protocol
 from sbxtui.cli.habits import VERBS
 from sbxtui.cli.output import Output
 from sbxtui.core.errors import UsageError
+from sbxtui.core.text import harmless_line
 
 # argparse's own words, the only way it tells.
 _NO_SUCH_VERB = re.compile(r"argument VERB: invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)", re.DOTALL)
+
+_WORD_WIDTH = 64
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,8 +26,9 @@ class Parser(argparse.ArgumentParser):
         mistake = _NO_SUCH_VERB.match(message)
         if mistake is None:
             raise UsageError(message, hint=see)
-        meant = _meant(mistake["word"], re.findall(r"'([^']*)'", mistake["known"]))
-        raise UsageError(f"`{self.prog}` has no verb `{mistake['word']}`", hint=meant or see)
+        word = harmless_line(mistake["word"], limit=_WORD_WIDTH)
+        meant = _meant(word, re.findall(r"'([^']*)'", mistake["known"]))
+        raise UsageError(f"`{self.prog}` has no verb `{word}`", hint=meant or see)
 
     def _print_message(self, message: str, _file: object = None) -> None:
         """Help and version. argparse itself says nothing of a stdout that does not take them."""

@@ -23,7 +23,7 @@ def ls(call: Call) -> int:
         for one in contexts
     ]
     columns = ("", "NAME", "KIND", "REGION", "PROFILE", "ISOLATION")
-    call.out.table(columns, rows, cuts=show.CONTEXT_CUTS, is_wide=call.args.wide)
+    call.out.table(columns, rows, cuts=show.CONTEXT_CUTS, is_wide=call.args.wide, names=[one.name for one in contexts])
     return 0
 
 
@@ -41,6 +41,7 @@ def use(call: Call) -> int:
 def add(call: Call) -> int:
     """Add an AWS context, or one for any server that speaks the same API."""
     args = call.args
+    call.services.contexts.check_free(args.name)
     region = args.region or call.settings.region
     if not region:
         raise UsageError("a context needs a region", hint=f"sbx context add {args.name} --region us-east-1")

@@ -1,10 +1,15 @@
-"""`--env-file`: variables for a command, one `NAME=VALUE` a line, blank lines and `#` comments left out."""
+"""Variables for a command, as docker has them: `NAME=VALUE`, or `NAME` alone for what the person has under that name.
+
+A file has one a line; blank lines and `#` comments are left out.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from sbxtui.cli.verbs import variable
+from sbxtui.cli.verbs import passed_variable
 from sbxtui.core.errors import UsageError
 
 _MAX_BYTES = 1 << 20
@@ -27,22 +32,31 @@ def read_env_file(path: Path) -> dict[str, str]:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as exc:
         raise UsageError(f"{path}:{content.count(bytes([10]), 0, exc.start) + 1}: not UTF-8") from exc
+    return with_own(
+        _variable(line.lstrip(), f"{path}:{number}")
+        for number, line in enumerate(lines, start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    )
+
+
+def with_own(variables: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """Variables with this process's own value for each that has none; left out where there is none either."""
     found: dict[str, str] = {}
-    for number, line in enumerate(lines, start=1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            name, value = _variable(line.lstrip(), f"{path}:{number}")
-            found[name] = value
+    for name, value in variables:
+        known = os.environ.get(name) if value is None else value
+        if known is not None:
+            found[name] = known
     return found
 
 
-def _variable(line: str, where: str) -> tuple[str, str]:
+def _variable(line: str, where: str) -> tuple[str, str | None]:
     # Imported late: only mistakes need it.
     from argparse import ArgumentTypeError
 
     try:
-        return variable(line)
+        return passed_variable(line)
     except ArgumentTypeError as exc:
         # The whole line may hold a secret; its beginning says enough to find it.
         if "=" not in line:
-            raise UsageError(f"{where}: no `=`; each line must be NAME=VALUE") from exc
+            raise UsageError(f"{where}: no `=`; each line must be NAME=VALUE, or NAME to pass on yours") from exc
         raise UsageError(f"{where}: {exc}") from exc

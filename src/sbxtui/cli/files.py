@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from sbxguest.tree import TreeReport
 from sbxtui.cli import show
@@ -12,7 +12,7 @@ from sbxtui.cli.call import Call
 from sbxtui.cli.stdin import read_stdin
 from sbxtui.core.errors import Incomplete, SbxError, Unavailable, UsageError
 from sbxtui.core.model import FileInfo
-from sbxtui.core.text import short_size
+from sbxtui.core.text import counted, short_size
 
 _REMOTE = re.compile(r"(?P<sandbox>[A-Za-z0-9][A-Za-z0-9-]*):(?P<path>.*)", re.DOTALL)
 _SHOW_EVERY_S = 0.2
@@ -47,11 +47,7 @@ async def fs_ls(call: Call) -> int:
     entries, is_truncated = await call.services.files.list(row, call.args.path)
     if call.out.is_json:
         call.out.json([show.file_json(one) for one in entries])
-    elif call.out.is_quiet:
-        for one in entries:
-            call.out.line(one.path)
-    else:
-        call.out.table(("MODE", "SIZE", "MODIFIED", "NAME"), [_file_row(one) for one in entries])
+    _table(call, entries)
     if is_truncated:
         call.out.note(f"note: only the first {len(entries)} entries are shown")
     return 0
@@ -75,7 +71,7 @@ async def fs_stat(call: Call) -> int:
     if call.out.is_json:
         call.out.json([show.file_json(one) for one in infos])
     elif infos:
-        call.out.table(("MODE", "SIZE", "MODIFIED", "NAME"), [_file_row(one) for one in infos])
+        _table(call, infos)
     return code
 
 
@@ -175,17 +171,19 @@ def _finish_copy(call: Call, report: TreeReport | None) -> int:
     problems = [{"path": one.path, "code": one.code} for one in report.problems]
     if call.out.is_json:
         call.out.json({"files": report.files, "folders": report.folders, "links": report.links, "problems": problems})
-    call.out.note(", ".join(_count(getattr(report, kind), kind) for kind in ("files", "folders", "links")))
+    call.out.note(", ".join(counted(getattr(report, f"{kind}s"), kind) for kind in ("file", "folder", "link")))
     if report.problem_count:
         for one in problems:
             call.out.note(f"  left out: {one['path']} ({one['code']})")
-        raise Incomplete(f"left out: {_count(report.problem_count, 'entries')}", details={"problems": problems})
+        raise Incomplete(
+            f"left out: {counted(report.problem_count, 'entry', 'entries')}", details={"problems": problems}
+        )
     return 0
 
 
-def _count(number: int, kind: str) -> str:
-    one = {"entries": "entry"}.get(kind, kind.removesuffix("s"))
-    return f"{number} {one if number == 1 else kind}"
+def _table(call: Call, infos: Sequence[FileInfo]) -> None:
+    columns, rows = ("MODE", "SIZE", "MODIFIED", "NAME"), [_file_row(one) for one in infos]
+    call.out.table(columns, rows, names=[one.path for one in infos])
 
 
 def _file_row(info: FileInfo) -> tuple[str, ...]:

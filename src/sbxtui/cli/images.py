@@ -30,5 +30,6 @@ async def ls(call: Call) -> int:
         [(one.name, one.state, one.latest_version or "-", one.arn) for one in images],
         cuts=show.IMAGE_CUTS,
         is_wide=call.args.wide,
+        names=[one.arn for one in images],
     )
     return 0

@@ -30,7 +30,7 @@ async def jobs(call: Call) -> int:
         call.out.json([show.job_json(job) for job in shown])
         return 0
     rows = [show.job_row(job) for job in shown]
-    call.out.table(show.JOB_COLUMNS, rows, cuts=show.JOB_CUTS, is_wide=call.args.wide)
+    call.out.table(show.JOB_COLUMNS, rows, cuts=show.JOB_CUTS, is_wide=call.args.wide, names=[job.id for job in shown])
     hidden = len(listing.jobs) - len(shown)
     if hidden and not shown:
         call.out.note(f"note: nothing runs; --all shows {hidden} that ended")

@@ -12,6 +12,7 @@ from sbxtui.cli.call import Call
 from sbxtui.cli.recovery import recover
 from sbxtui.core.errors import SandboxNotFound, StoreUnwritable, UsageError
 from sbxtui.core.model import ContextKind, Registration, SandboxId
+from sbxtui.core.text import counted
 from sbxtui.services import localcloud
 from sbxtui.services.defaults import unused_aws_settings
 from sbxtui.services.launch import CreateOptions
@@ -133,13 +134,12 @@ async def label(call: Call) -> int:
 async def prune(call: Call) -> int:
     """Forget names of sandboxes that are gone, and what the local cloud still keeps of them."""
     gone = await call.services.sandboxes.prune(is_dry_run=True)
-    count = 0
-    if call.args.dry_run:
-        count = len(await _still_told(call))
-    else:
-        if gone:
-            call.confirm(f"forget {len(gone)} names", consequences=gone)
-            gone = await _forget_names(call)
+    count = len(await _still_told(call))
+    if not call.args.dry_run and (gone or count):
+        what = [counted(len(gone), "name")] if gone else []
+        what += [counted(count, "ended sandbox", "ended sandboxes")] if count else []
+        call.confirm(f"forget {' and '.join(what)}", consequences=gone)
+        gone = await _forget_names(call) if gone else []
         count = await _forget_ended(call)
     if call.out.is_json:
         call.out.json(gone)
@@ -147,7 +147,7 @@ async def prune(call: Call) -> int:
         call.out.line(name)
     if count:
         did = "would forget" if call.args.dry_run else "forgot"
-        call.out.note(f"the local cloud {did} {count} ended sandbox{'es' if count > 1 else ''}")
+        call.out.note(f"the local cloud {did} {counted(count, 'ended sandbox', 'ended sandboxes')}")
     elif not gone:
         call.out.note("nothing to prune")
     return 0

@@ -62,9 +62,6 @@ async def _list(call: Call, *, all_contexts: bool, with_terminated: bool, filter
     rows = sort_sandboxes(shown, sort)
     if call.out.is_json:
         call.out.json([show.sandbox_json(one) for one in rows])
-    elif call.out.is_quiet:
-        for one in rows:
-            call.out.line(one.name or one.id)
     else:
         _table(
             call, rows, with_context=all_contexts, is_sure=not filter_text and not any(one.error for one in inventories)
@@ -87,7 +84,8 @@ def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool, is_sure: 
 
 def _print(call: Call, columns: Sequence[str], cells: Sequence[Sequence[str]], rows: Sequence[Sandbox]) -> None:
     cuts = show.SANDBOX_CUTS if all(one.name for one in rows) else show.UNTRACKED_CUTS
-    call.out.table(columns, cells, cuts=cuts, is_wide=call.args.wide)
+    names = [one.name or one.id for one in rows]
+    call.out.table(columns, cells, cuts=cuts, is_wide=call.args.wide, names=names)
 
 
 def _report(call: Call, inventory: Inventory) -> None:

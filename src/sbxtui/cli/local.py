@@ -7,6 +7,7 @@ from pathlib import Path
 from sbxtui.cli.call import Call
 from sbxtui.control.local import find_local_cloud
 from sbxtui.core.model import Context
+from sbxtui.core.text import counted
 from sbxtui.services import localcloud
 
 
@@ -73,14 +74,17 @@ async def reset(call: Call) -> int:
     alive = sum(1 for one in await plane.list() if not one.state.is_gone)
     if call.args.dry_run:
         call.out.result({"sandboxes": alive, "names": names})
-        call.out.line(f"would end {alive} sandboxes and forget {len(names)} names")
+        call.out.line(f"would end {counted(alive, 'sandbox', 'sandboxes')} and forget {counted(len(names), 'name')}")
         return 0
-    call.confirm("reset the local cloud", consequences=[f"ends {alive} sandboxes with all their files", *names])
+    ends = f"ends {counted(alive, 'sandbox', 'sandboxes')} with all their files"
+    call.confirm("reset the local cloud", consequences=[ends, *names])
     ended = await localcloud.reset(call.settings.home, context, plane, call.services.registry, call.services.actor)
     if call.out.is_json:
         call.out.json(ended)
     for sandbox_id in ended:
         call.out.line(sandbox_id)
+    done = f"{counted(len(ended), 'sandbox', 'sandboxes')} ended, {counted(len(names), 'name')} forgotten"
+    call.out.note(f"reset: {done}, and what the local cloud kept is deleted")
     return 0
 
 

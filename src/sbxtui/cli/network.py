@@ -77,16 +77,13 @@ def _show_state(call: Call, row: Registration, state: NetworkState) -> None:
 def _show_presets(call: Call) -> int:
     call.out.result({name: list(rules) for name, rules in PRESETS.items()})
     for name, rules in PRESETS.items():
-        call.out.line(f"{name:<12} {' '.join(rules)}")
+        call.out.line(name if call.out.is_quiet else f"{name:<12} {' '.join(rules)}")
     return 0
 
 
 async def _show_log(call: Call, row: Registration) -> int:
     entries = await call.services.networks.log(row)
     shown = entries[-call.args.tail :] if call.args.tail else []
-    if call.out.is_json and not call.args.follow:
-        call.out.json([_entry_json(entry) for entry in shown])
-        return 0
     for entry in shown:
         _print(call, entry)
     if not call.args.follow:

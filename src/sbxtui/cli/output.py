@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from sbxtui.cli.fitting import GAP, Cut, Fitted, cells, fit, padded, shortened
 from sbxtui.core.errors import SbxError
-from sbxtui.core.text import harmless, harmless_line, iso
+from sbxtui.core.text import brief, harmless, harmless_line, iso
 
 if TYPE_CHECKING:
     from sbxtui.core.threads import Lane
@@ -73,15 +73,21 @@ class Output:
         *,
         cuts: Sequence[Cut] = (),
         is_wide: bool = False,
+        names: Sequence[str] | None = None,
     ) -> None:
-        """Left-aligned columns, two blanks apart; the header is left out when quiet.
+        """Left-aligned columns, two blanks apart; when quiet, the names alone, or the rows without a header.
 
         Args:
             columns: The heads.
             rows: One cell for each column.
             cuts: How to make it fit into a terminal; without any it is as wide as it is.
             is_wide: Show all of it all the same.
+            names: What other verbs call the rows by, one for each.
         """
+        if self.is_quiet and names is not None:
+            for name in names:
+                self.line(harmless_line(name))
+            return
         lines = [tuple(harmless_line(cell) for cell in row) for row in rows]
         width = terminal_columns() if cuts and not is_wide else 0
         if self.is_json:
@@ -110,8 +116,8 @@ class Output:
         if self.is_json:
             _tell(json.dumps({"error": error.as_json()}, default=_jsonable) + "\n")
             return
-        hint = f"\n\nhint: {error.hint}" if error.hint else ""
-        _tell(harmless(f"error: {error.message}{hint}") + "\n")
+        hint = f"\n\nhint: {brief(error.hint)}" if error.hint else ""
+        _tell(harmless(f"error: {brief(error.message)}{hint}") + "\n")
 
 
 def ask(question: str) -> bool:

@@ -49,7 +49,7 @@ async def ls(call: Call) -> int:
         call.out.json([_link_json(link) for link in links])
     else:
         rows = [(link.sandbox, _state(link), str(link.spec.get("mode")), str(link.spec.get("root"))) for link in links]
-        call.out.table(("SANDBOX", "STATE", "MODE", "FOLDER"), rows)
+        call.out.table(("SANDBOX", "STATE", "MODE", "FOLDER"), rows, names=[link.sandbox for link in links])
     return 0
 
 
@@ -113,9 +113,8 @@ async def conflicts(call: Call) -> int:
     if call.out.is_json:
         call.out.json([one.as_json() for one in found])
     else:
-        call.out.table(
-            ("PATH", "HERE", "SANDBOX"), [(one.path_text, one.local_words, one.guest_words) for one in found]
-        )
+        rows = [(one.path_text, one.local_words, one.guest_words) for one in found]
+        call.out.table(("PATH", "HERE", "SANDBOX"), rows, names=[one.path_text for one in found])
     return 0
 
 

@@ -51,9 +51,18 @@ def label_pair(text: str) -> tuple[str, str]:
 def variable(text: str) -> tuple[str, str]:
     """A `NAME=VALUE` argument for the environment."""
     name, value = pair(text)
+    return _variable_name(name), value
+
+
+def passed_variable(text: str) -> tuple[str, str | None]:
+    """The same, or as with docker a `NAME` alone, without a value: the person's own is meant."""
+    return variable(text) if "=" in text else (_variable_name(text), None)
+
+
+def _variable_name(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
         raise argparse.ArgumentTypeError(f"`{name}` cannot name a variable: letters, digits and _, no digit first")
-    return name, value
+    return name
 
 
 def _names(parser: Arguments, *, many: bool = True) -> None:
@@ -185,8 +194,9 @@ def _commands(add: Adder) -> None:
     execute.add_argument("--tty", "-t", action="store_true", help="run it on a terminal; -it is yours")
     execute.add_argument("--no-flush", action="store_true", help="do not wait until a synced folder is in the sandbox")
     execute.add_argument("--detach", "-d", action="store_true", help="print the job's id and leave it running")
-    execute.add_argument("--env", "-e", type=variable, action="append", default=[], metavar="K=V", help="a variable")
-    execute.add_argument("--env-file", action="append", default=[], metavar="FILE", help="K=V lines")
+    env_help = "a variable; K alone passes on yours"
+    execute.add_argument("--env", "-e", type=passed_variable, action="append", default=[], metavar="K=V", help=env_help)
+    execute.add_argument("--env-file", action="append", default=[], metavar="FILE", help="lines of the same")
     shell = add(
         "shell",
         "terminal:shell",

@@ -37,6 +37,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from sbxtui.core.text import brief
+
 
 class SbxError(Exception):
     """An error with a remedy.
@@ -61,8 +63,8 @@ class SbxError(Exception):
         """The `error` object of the `--json` contract."""
         return {
             "code": self.code,
-            "message": self.message,
-            "hint": self.hint,
+            "message": brief(self.message),
+            "hint": brief(self.hint),
             "retryable": self.retryable,
             "details": self.details,
         }

@@ -9,6 +9,8 @@ from sbxtui.core.errors import UsageError
 
 MAX_NAME_LENGTH = 63
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+# A name is taken before an id: one that looks like the id of another sandbox would be acted on in its place.
+_ID_BEGINNING = "microvm-"
 
 # A sandbox called like a verb would make `sbx VERB NAME` lines unreadable.
 _VERBS = """
@@ -37,7 +39,7 @@ def check_name(name: str) -> str:
     """Return `name` if a sandbox may have it.
 
     Raises:
-        UsageError: It breaks `[a-z0-9][a-z0-9-]{0,62}` or is a verb of sbx.
+        UsageError: It breaks `[a-z0-9][a-z0-9-]{0,62}`, is a verb of sbx, or begins like an id.
     """
     if not _NAME.fullmatch(name):
         shown = name if len(name) <= MAX_NAME_LENGTH else name[:20] + "…"
@@ -47,6 +49,10 @@ def check_name(name: str) -> str:
         )
     if name in VERB_WORDS:
         raise UsageError(f"`{name}` cannot name a sandbox: it is a verb of sbx", hint=f"try `{name}-1`")
+    if name.startswith(_ID_BEGINNING):
+        raise UsageError(
+            f"`{name}` cannot name a sandbox: `{_ID_BEGINNING}` is how ids begin", hint="let the name begin otherwise"
+        )
     return name
 
 

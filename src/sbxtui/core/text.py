@@ -17,6 +17,10 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 
+# Longer than any path: those are told whole, for their end says most.
+_ENDLESS_WORD = re.compile(r"(\S{80})\S{4000,}")
+_BRIEF = 8_000
+
 
 def harmless(text: str) -> str:
     """Text a terminal can show and nothing more: no escapes, no controls but tab and newline, no bidi tricks.
@@ -36,6 +40,17 @@ def harmless_line(text: str, *, limit: int = 400) -> str:
     """`harmless` on one line: newlines and tabs become spaces, and it ends in `…` after `limit` characters."""
     line = " ".join(harmless(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def brief(text: str) -> str:
+    """`text` without the rest of words and of itself that nobody would read, such as a whole file in a wrong place."""
+    text = _ENDLESS_WORD.sub(r"\1…", text)
+    return text if len(text) <= _BRIEF else text[: _BRIEF - 1] + "…"
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """A number with its noun: `1 name`, `2 names`, `0 ended sandboxes`."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
 
 
 def short_age(delta: timedelta) -> str:

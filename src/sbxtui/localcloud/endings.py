@@ -8,14 +8,15 @@ from sbxtui.core.kills import FILE_NAME, Kills
 from sbxtui.core.model import SandboxState
 from sbxtui.localcloud.spec import ExitInfo, read_exit
 
+_KEEPER_KILLED = "The sandbox's keeper was killed and left no record."
 _KEEPER_GONE = "The sandbox ended while the local cloud was not watching; its keeper left no record."
 
 
 def exit_reason(info: ExitInfo) -> str:
-    """Of a sandbox that ended by itself."""
+    """Of a sandbox that ended by itself while it was watched."""
     match info.reason:
         case "keeper-died":
-            return _KEEPER_GONE
+            return _KEEPER_KILLED
         case "limit":
             limit = info.limit or "a limit of the sandbox"
             return f"Container Stopped with Exit Code: {info.exit_code} (the guest was killed: {limit})"
@@ -36,4 +37,4 @@ def reason_without_keeper(state: SandboxState, sandbox_dir: Path) -> str:
     if state is SandboxState.TERMINATING:
         return "Success."
     info = read_exit(sandbox_dir)
-    return exit_reason(info) if info else _KEEPER_GONE
+    return exit_reason(info) if info and info.reason != "keeper-died" else _KEEPER_GONE

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from sbxguest.tree import TreeReport
@@ -143,7 +144,8 @@ class Files:
     async def remove(self, row: Registration, path: str, *, is_recursive: bool) -> None:
         """Remove a file, or with `is_recursive` a folder."""
         async with self._guests.files(row) as files:
-            await files.remove(path, recursive=is_recursive)
+            with _naming_recursive(path, "remove"):
+                await files.remove(path, recursive=is_recursive)
         await self._note("files.rm", row, path)
 
     async def move(self, row: Registration, source: str, target: str) -> None:
@@ -157,7 +159,8 @@ class Files:
         """Copy inside the sandbox; returns special files that were left out."""
         async with self._guests.files(row) as files:
             place = await _place_in(files, target, PurePosixPath(source).name)
-            left_out = await files.copy(source, place, recursive=is_recursive)
+            with _naming_recursive(source, "copy"):
+                left_out = await files.copy(source, place, recursive=is_recursive)
         await self._note("files.cp", row, place, source)
         return left_out
 
@@ -182,6 +185,17 @@ def _local_stat(source: Path) -> os.stat_result:
 def _check_recursive(source: str, is_recursive: bool) -> None:
     if not is_recursive:
         raise UsageError(f"{source} is a folder", hint="add -r to copy folders")
+
+
+@contextlib.contextmanager
+def _naming_recursive(path: str, verb: str) -> Iterator[None]:
+    """What the guest says of a folder, in the words of `_check_recursive`."""
+    try:
+        yield
+    except SbxError as exc:
+        if exc.details.get("guest_code") != "is_a_directory":
+            raise
+        raise UsageError(f"{path} is a folder", hint=f"add -r to {verb} folders", details=exc.details) from exc
 
 
 def _means_content(source: str) -> bool:

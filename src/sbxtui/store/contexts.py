@@ -54,12 +54,10 @@ class Contexts:
             UsageError: Its name is no word of `a-z 0-9 . _ -`.
             NameTaken: There is one of that name.
         """
-        if not _NAME.fullmatch(context.name):
-            hint = "use 1 to 63 of a-z, 0-9, `.`, `_` and `-`, starting with a letter or digit"
-            raise UsageError(f"`{harmless_line(context.name, limit=64)}` cannot name a context", hint=hint)
+        self.check_free(context.name)
         with self._store.transaction() as transaction:
-            if context.name == LOCAL.name or _exists(transaction, context.name):
-                raise NameTaken(f"there is a context `{context.name}` already", hint="`sbx context ls` lists them")
+            if _exists(transaction, context.name):
+                raise _taken(context.name)
             transaction.execute(
                 f"INSERT INTO contexts ({_COLUMNS}, added_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -69,6 +67,19 @@ class Contexts:
             )
             events.append(transaction, context=context.name, kind="context.added", subject=context.name, actor=actor)
         return context
+
+    def check_free(self, name: str) -> None:
+        """Whether `add` would take a name: asked before a person is asked for the rest.
+
+        Raises:
+            UsageError: It is no word of `a-z 0-9 . _ -`.
+            NameTaken: There is a context of that name.
+        """
+        if not _NAME.fullmatch(name):
+            hint = "use 1 to 63 of a-z, 0-9, `.`, `_` and `-`, starting with a letter or digit"
+            raise UsageError(f"`{harmless_line(name, limit=64)}` cannot name a context", hint=hint)
+        if any(context.name == name for context in self.list()):
+            raise _taken(name)
 
     def use(self, name: str, *, actor: str = "") -> Context:
         """Make a context the one in use.
@@ -132,6 +143,10 @@ class Contexts:
             ):
                 transaction.execute(sql, (name,))
             events.append(transaction, context=name, kind="context.removed", subject=name, actor=actor)
+
+
+def _taken(name: str) -> NameTaken:
+    return NameTaken(f"there is a context `{name}` already", hint="`sbx context ls` lists them")
 
 
 def _exists(transaction: Transaction, name: str) -> bool:

@@ -230,7 +230,8 @@ def _keep_aside(file: Path, now: datetime) -> StoreNotice:
                 side.rename(kept.with_name(kept.name + suffix))
     except OSError as exc:
         raise failures.folder_error(exc, file.parent) from exc
-    log.error("the store was damaged; kept aside as %s", kept)
+    # The notice is what a person is told; this is for whoever follows what happened.
+    log.info("the store was damaged; kept aside as %s", kept)
     return StoreNotice(
         f"the store `{file}` was damaged: it was kept as `{kept.name}` and a new one was started, without names",
         "`sbx ls` lists what still runs as untracked; `sbx adopt ID NAME` gives it a name again",

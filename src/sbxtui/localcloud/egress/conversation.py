@@ -56,8 +56,8 @@ class Rules(Protocol):
         ...
 
     @property
-    def name(self) -> str:
-        """How people call it."""
+    def sandbox_id(self) -> str:
+        """What people are told to name it by: its name may change, and then be another's; only their side knows it."""
         ...
 
     @property
@@ -112,7 +112,7 @@ class Conversation:
         except Refusal as refusal:
             await self._refuse(refusal)
         except (BadMessage, Cut, OSError) as exc:
-            log.debug("a connection out of %s broke: %s", self._rules.name, exc)
+            log.debug("a connection out of %s broke: %s", self._rules.sandbox_id, exc)
             self._writer.transport.abort()
         finally:
             if self._upstream is not None:
@@ -183,7 +183,7 @@ class Conversation:
                 group.create_task(_pump(self._source, upstream, sent, touch))
                 group.create_task(_pump(Source(reader), self._writer, received, touch))
         except* (OSError, TimeoutError) as exc:
-            log.debug("a tunnel of %s broke: %s", self._rules.name, exc.exceptions[0])
+            log.debug("a tunnel of %s broke: %s", self._rules.sandbox_id, exc.exceptions[0])
             self.cut()
         finally:
             facts = {"sent_bytes": sent.total, "received_bytes": received.total}
@@ -232,8 +232,7 @@ class Conversation:
                 "this is the sandbox's proxy, not a server",
                 "GET / tells what may be reached; anything else is asked for by its full http:// address",
             )
-        policy = self._rules.policy
-        told = {"sandbox": self._rules.name, "network": policy.text, "how_to_ask": _how_to_ask(self._rules.name)}
+        told = {"network": self._rules.policy.text, **self._whom_to_ask()}
         await self._answer(200, "OK", told, is_head=asked.method == "HEAD")
 
     def _not_allowed(self, asked: Asked) -> Refusal:
@@ -242,7 +241,7 @@ class Conversation:
             "it is not on this sandbox's list" if policy.words or policy.is_internet else "this sandbox has no network"
         )
         message = f"{_place(asked)} is not allowed: {why}"
-        hint = f"the person who runs it can allow it: sbx network {self._rules.name} --allow {_place(asked)}"
+        hint = f"the person who runs it can allow it: sbx network {self._rules.sandbox_id} --allow {_place(asked)}"
         return Refusal(403, "policy_denied", message, hint)
 
     async def _refuse(self, refusal: Refusal) -> None:
@@ -253,13 +252,17 @@ class Conversation:
             "message": refusal.message,
             "hint": refusal.hint,
             "retryable": refusal.action == "failed",
-            "details": {**details, "sandbox": self._rules.name, "how_to_ask": _how_to_ask(self._rules.name)},
+            "details": {**details, **self._whom_to_ask()},
         }
         self._note(refusal.action, asked, reason=refusal.message, status=refusal.status)
         with contextlib.suppress(OSError):
             is_head = asked is not None and asked.method == "HEAD"
             # Many programs show nothing of a refused CONNECT but this phrase.
             await self._answer(refusal.status, f"sbx: {refusal.message}", {"error": error}, is_head=is_head)
+
+    def _whom_to_ask(self) -> dict[str, str]:
+        sandbox_id = self._rules.sandbox_id
+        return {"sandbox": sandbox_id, "how_to_ask": f"sbx network {sandbox_id} --allow HOST:PORT"}
 
     async def _answer(self, status: int, phrase: str, document: object, *, is_head: bool) -> None:
         content = json.dumps(document).encode() + b"\n"
@@ -311,7 +314,3 @@ def _not_public(asked: Asked) -> Refusal:
 
 def _place(asked: Asked) -> str:
     return authority(asked.host, asked.port)
-
-
-def _how_to_ask(name: str) -> str:
-    return f"sbx network {name} --allow HOST:PORT"

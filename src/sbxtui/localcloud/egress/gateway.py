@@ -7,21 +7,18 @@ holds no socket of the host.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from pathlib import Path
 from typing import Protocol
 
 from sbxtui.core.egress import NetworkPolicy
-from sbxtui.core.errors import GuestUnreachable, UsageError
+from sbxtui.core.errors import GuestUnreachable
 from sbxtui.core.model import SandboxState
-from sbxtui.core.names import check_name
 from sbxtui.localcloud.egress.asking import Asked
 from sbxtui.localcloud.egress.conversation import Conversation, Ways
 from sbxtui.localcloud.egress.dialing import Streams
 from sbxtui.localcloud.egress.log import NetworkLog
 from sbxtui.localcloud.keeper_client import dial_bridge
-from sbxtui.localcloud.records import Record
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +48,8 @@ class Life(Protocol):
 class Gateway:
     """The way out of one sandbox. `has_bridge` is None until its bridge was asked whether it has a way out at all."""
 
-    def __init__(self, name: str, control_dir: Path, policy: NetworkPolicy, network_log: NetworkLog) -> None:
-        self.name = name
+    def __init__(self, sandbox_id: str, control_dir: Path, policy: NetworkPolicy, network_log: NetworkLog) -> None:
+        self.sandbox_id = sandbox_id
         self.policy = policy
         self.log = network_log
         self.has_bridge: bool | None = None
@@ -131,7 +128,7 @@ class Gateway:
                 # Dropped by the bridge. One that does so all the time must not make this process spin.
                 await asyncio.sleep(_PAUSE_S)
         except Exception:
-            log.exception("a connection out of %s broke", self.name)
+            log.exception("a connection out of %s broke", self.sandbox_id)
         finally:
             if is_parked:
                 self._parked -= 1
@@ -155,11 +152,3 @@ class Gateway:
 def _is_allowed(asked: Asked | None, policy: NetworkPolicy) -> bool:
     # What asked for nothing yet is checked when it does.
     return asked is None or not asked.host or policy.allows(asked.host, asked.port)
-
-
-def name_of(record: Record) -> str:
-    """The name it was launched with, for commands that people are told; its id where nobody told one."""
-    try:
-        return check_name(str(json.loads(record.payload)["name"]))
-    except (ValueError, TypeError, KeyError, UsageError):
-        return record.id

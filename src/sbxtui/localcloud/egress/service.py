@@ -12,7 +12,7 @@ from sbxtui.core.errors import UsageError
 from sbxtui.localcloud import faults
 from sbxtui.localcloud.egress.conversation import Ways
 from sbxtui.localcloud.egress.dialing import Lookup, connect_directly
-from sbxtui.localcloud.egress.gateway import Gateway, name_of
+from sbxtui.localcloud.egress.gateway import Gateway
 from sbxtui.localcloud.egress.log import NetworkLog
 from sbxtui.localcloud.egress.policies import PolicyStore
 from sbxtui.localcloud.runtimes.choose import find_runtime
@@ -53,7 +53,7 @@ class Egress:
         sandbox_id = vm.record.id
         network_log = NetworkLog(self._world.sandbox_dir(sandbox_id) / LOG_NAME)
         policy = self._policies.load(sandbox_id)
-        gateway = Gateway(name_of(vm.record), self._world.control_dir(sandbox_id), policy, network_log)
+        gateway = Gateway(sandbox_id, self._world.control_dir(sandbox_id), policy, network_log)
         member = self._members[sandbox_id] = _Member(vm, gateway)
         return self._serve(member)
 
