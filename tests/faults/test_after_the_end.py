@@ -83,7 +83,7 @@ def test_the_last_sandbox_and_a_reset_leave_no_control_groups(own: Sbx) -> None:
     own.ok("create", "two", "-m", "512")
     for path in group_folders(own)[:1]:
         (path / "left-behind").mkdir()
-    own.ok("local", "reset", "--yes")
+    assert "reset: 1 sandbox ended, 1 name forgotten" in own.ok("local", "reset", "--yes").err
     assert group_folders(own) == []
 
 

@@ -57,7 +57,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changes that were made together, in their order, for `undo`. `at_s`: seconds since the epoch; `word`: what made them."""
+    """Changes made together, in their order, for `undo`. `at_s`: seconds since the epoch; `word`: what made them."""
 
     number: int
     at_s: float
