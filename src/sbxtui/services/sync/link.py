@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 
 from sbxtui.core.errors import Conflict, GuestUnreachable, QuotaExceeded, SbxError, StoreError, TimedOut
+from sbxtui.services.sync.beside import beside
 from sbxtui.services.sync.cycle import Cycle, OnStatus
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.listen import GuestWatch
@@ -108,19 +109,16 @@ class LiveLink:
 
         Raises:
             SbxError: It cannot go on: the sandbox is gone, its guest is too old, the state cannot be kept.
+            Exception: A bug in it or in a watch; without its hints it would only seem to go on.
         """
         watch = FolderWatch(os.fsencode(self._pair.folder.root.path), self.hint, self._trouble)
-        watching = [asyncio.create_task(watch.run())]
-        if self._guest_watch is not None:
-            watching.append(asyncio.create_task(self._guest_watch.run()))
+        watching = [watch.run()] if self._guest_watch is None else [watch.run(), self._guest_watch.run()]
         try:
-            await self._turns()
+            async with beside(*watching):
+                await self._turns()
         finally:
             for timer in self._timers:
                 timer.cancel()
-            for task in watching:
-                task.cancel()
-            await asyncio.gather(*watching, return_exceptions=True)
             self._cycle.tell(LinkState.ENDED, self.status.words)
 
     async def _turns(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,12 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
 
-from sbxtui.core.errors import Conflict, NotFound, TimedOut, UsageError
+from sbxtui.core.errors import Conflict, NotFound, StoreError, TimedOut, UsageError
 from sbxtui.core.model import Registration
 from sbxtui.home import Home
 from sbxtui.identity import own_identity
 from sbxtui.services.guests import Guests
 from sbxtui.services.runnerctl import start_runner
+from sbxtui.services.sync.beside import beside
 from sbxtui.services.sync.cycle import Cycle, OnStatus
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.intake import Intake
@@ -29,6 +31,8 @@ from sbxtui.services.sync.watch import EVERYTHING
 from sbxtui.store.ancestors import Ancestors
 from sbxtui.store.doorbell import Listener
 from sbxtui.store.links import Link, Links, Wanted
+
+log = logging.getLogger(__name__)
 
 KIND = "sync"
 _SAY_EVERY_S = 0.5
@@ -138,29 +142,32 @@ class Syncs:
         try:
             async with self.opened(row, SyncSpec.of(link)) as pair, self._taking_in(row, pair) as intake:
                 live = LiveLink(pair, on_status, intake=intake, explain=partial(self._guests.explain, row))
-                keeper = asyncio.create_task(self._obey(link, live, pair))
                 try:
-                    await live.run()
+                    async with beside(self._obey(link, live, pair)):
+                        await live.run()
                 finally:
-                    keeper.cancel()
-                    await asyncio.gather(keeper, return_exceptions=True)
                     await asyncio.to_thread(self._links.say, link, live.status.as_json())
                 return live.status
         finally:
             await asyncio.to_thread(self._links.leave, link, owner)
 
     async def _obey(self, link: Link, live: LiveLink, pair: Pair) -> None:
-        """Tell others how the link is, and do what they want of it."""
+        """Tell others how the link is, and do what they want of it; what the store refuses is tried again."""
         said: dict[str, object] = {}
         async with Listener(self._home, poll_s=_LOOK_EVERY_S) as listener:
             while True:
                 current = live.status.as_json()
-                if current != said:
-                    said = current
-                    await asyncio.to_thread(self._links.say, link, said)
-                await asyncio.sleep(_SAY_EVERY_S)
-                await listener.wait(_LOOK_EVERY_S)
-                found = await asyncio.to_thread(self._links.find, link.context, KIND, link.sandbox)
+                try:
+                    if current != said:
+                        await asyncio.to_thread(self._links.say, link, current)
+                        said = current
+                    await asyncio.sleep(_SAY_EVERY_S)
+                    await listener.wait(_LOOK_EVERY_S)
+                    found = await asyncio.to_thread(self._links.find, link.context, KIND, link.sandbox)
+                except StoreError as exc:
+                    log.warning("%s: %s", link.sandbox, exc.message)
+                    await asyncio.sleep(_LOOK_EVERY_S)
+                    continue
                 if found is None or found.wanted is Wanted.STOPPED:
                     live.stop()
                     return
