@@ -18,7 +18,7 @@ from sbxtui.cli.killed import KillWatch
 from sbxtui.cli.output import stdout_is_terminal
 from sbxtui.cli.stdin import read_stdin
 from sbxtui.cli.terminal import check_terminal, run_on_terminal, terminal_size
-from sbxtui.core.errors import SbxError, UsageError
+from sbxtui.core.errors import Incomplete, SbxError, UsageError
 from sbxtui.core.jobs import Job
 from sbxtui.core.model import Registration
 from sbxtui.services.jobs import Command, OnOutput
@@ -55,6 +55,8 @@ async def _flush(call: Call, row: Registration) -> None:
         return
     try:
         await call.services.syncs.flush(row)
+    except Incomplete as exc:
+        call.out.note(f"note: {exc.message}")
     except SbxError as exc:
         exc.hint = f"{exc.hint}; or add --no-flush" if exc.hint else "add --no-flush to run it all the same"
         raise

@@ -10,7 +10,7 @@ from sbxtui.core.errors import Incomplete, SbxError, UsageError
 from sbxtui.core.text import harmless_line, iso, short_size
 from sbxtui.services.runnerctl import start_runner
 from sbxtui.services.sync.model import Mode
-from sbxtui.services.sync.status import LinkState, Status
+from sbxtui.services.sync.status import LinkState, Status, way_out
 from sbxtui.services.sync.syncs import SyncSpec, local_root
 from sbxtui.store.links import Link, Wanted
 
@@ -26,12 +26,18 @@ async def start(call: Call) -> int:
     if args.once and args.detach:
         raise UsageError("`--once` ends at once, `--detach` never", hint="leave one of them out")
     spec = SyncSpec(root, args.to, Mode(args.mode))
+    if args.accept_deletes and spec.mode is not Mode.MIRROR:
+        raise UsageError("only a mirror deletes what only the sandbox has", hint="leave `--accept-deletes` out")
     if args.detach:
         await syncs.detach(row, spec)
+        if args.accept_deletes:
+            await syncs.accept_deletes(row)
         call.out.note(f"`sbx sync status {row.name}` tells how it is, `sbx sync stop {row.name}` ends it")
         call.out.result({"sandbox": row.name, "detached": True})
         return 0
     link = await asyncio.to_thread(syncs.take, row, spec)
+    if args.accept_deletes:
+        await syncs.accept_deletes(row)
     teller = _Teller(call, row.name)
     if args.once:
         return _finish(call, row.name, await syncs.once(row, link, teller.tell))
@@ -67,11 +73,11 @@ async def status(call: Call) -> int:
         if said.get(key):
             call.out.line(f"{said[key]} {words}")
     if said.get("reason"):
-        call.out.line(str(said["reason"]))
+        call.out.line(harmless_line(str(said["reason"])))
     if said.get("watch_trouble"):
-        call.out.note(f"note: {said['watch_trouble']}")
+        call.out.note(f"note: {harmless_line(str(said['watch_trouble']))}")
     for problem in said.get("problems", [])[:_SHOWN]:
-        call.out.note(f"  left alone: {problem['path']} ({problem['code']})")
+        call.out.note(f"  left alone: {harmless_line(problem['path'])} ({harmless_line(problem['code'])})")
     return 0
 
 
@@ -187,7 +193,7 @@ class _Teller:
         """Called at every change."""
         now_s = time.monotonic()
         if status.state in (LinkState.HALTED, LinkState.OFFLINE) and status.words != self._words:
-            hint = f"; `sbx sync resume {self._name}` compares anew and deletes nothing"
+            hint = f"; {way_out(self._name, status.halts)}"
             is_halted = status.state is LinkState.HALTED
             self._call.out.note(f"{status.state.value}: {harmless_line(status.words)}{hint if is_halted else ''}")
         elif status.state is LinkState.WATCHING and self._state is not LinkState.WATCHING:

@@ -34,6 +34,9 @@ def add_sync_verbs(add: Adder) -> None:
         choices=["push", "two-way", "mirror"],
         help="two-way: also take over what the sandbox changes; mirror: also remove what only it has",
     )
+    start.add_argument(
+        "--accept-deletes", action="store_true", help="of a mirror: the first comparison may delete what only it has"
+    )
     start.add_argument("--detach", "-d", action="store_true", help="leave it running when this ends")
     start.add_argument("--once", action="store_true", help="carry over what differs now, and end")
     verbs("ls", "sync:ls", "list synced folders")

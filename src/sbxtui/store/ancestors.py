@@ -36,6 +36,10 @@ _TABLES = (
         path BLOB PRIMARY KEY, base BLOB NOT NULL, local BLOB NOT NULL, guest BLOB NOT NULL) WITHOUT ROWID""",
 )
 
+# Made where it is missing: an older sbx passes over it.
+_TAKEN = """CREATE TABLE IF NOT EXISTS taken (
+    path BLOB PRIMARY KEY, was_there INTEGER NOT NULL, is_there INTEGER NOT NULL) WITHOUT ROWID"""
+
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
@@ -73,6 +77,14 @@ class Dispute:
     base: State | None
     local: State | None
     guest: State | None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came to this machine by itself since a person looked last: paths that are gone, and such that are new."""
+
+    gone: frozenset[bytes] = frozenset()
+    added: frozenset[bytes] = frozenset()
 
 
 class Ancestors:
@@ -161,7 +173,7 @@ class Ancestors:
     def forget(self) -> None:
         """Agree on nothing any more: the next comparison is a first contact, and deletes nothing."""
         with self._transaction() as connection:
-            for table in ("base", "conflict"):
+            for table in ("base", "conflict", "taken"):
                 connection.execute(f"DELETE FROM {table}")
 
     def note_steps(self, word: str, steps: Sequence[Step], *, number: int = 0) -> int:
@@ -191,6 +203,27 @@ class Ancestors:
             _insert_steps(connection, number, steps)
             if not steps:
                 connection.execute("DELETE FROM batch WHERE number = ?", (number,))
+
+    def note_taken(self, steps: Iterable[Step]) -> None:
+        """Remember what came to this machine without a person looking at it."""
+        rows = [(one.path, one.before is not None, one.after is not None) for one in steps]
+        with self._transaction() as connection:
+            connection.executemany(
+                "INSERT INTO taken VALUES (?, ?, ?) ON CONFLICT (path) DO UPDATE SET is_there = excluded.is_there", rows
+            )
+
+    def taken(self) -> Taken:
+        """What came to this machine since the last `forget_taken`; what came and went again does not count."""
+        rows = self._rows("SELECT path, was_there, is_there FROM taken")
+        return Taken(
+            frozenset(path for path, was_there, is_there in rows if was_there and not is_there),
+            frozenset(path for path, was_there, _ in rows if not was_there),
+        )
+
+    def forget_taken(self) -> None:
+        """A person looked."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM taken")
 
     def set_disputes(self, disputes: Iterable[Dispute]) -> None:
         """These paths, and no others, are in conflict."""
@@ -246,6 +279,7 @@ def _connect(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(file, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
         _check(connection, file)
+        connection.execute(_TAKEN)
         # A commit lost in a power cut is like a state that was lost: nothing is deleted for it.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")

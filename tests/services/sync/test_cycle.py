@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sbxtui.core.errors import GuestUnreachable
+from sbxtui.core.errors import GuestUnreachable, Incomplete
+from sbxtui.services.sync.arrival import check_arrived
 from sbxtui.services.sync.model import Mode
+from sbxtui.services.sync.pair import ACCEPT_DELETES
 from sbxtui.services.sync.status import LinkState
 from tests.services.sync.pairs import TwoFolders, two_folders
 
@@ -274,6 +276,29 @@ async def test_mirror_removes_what_only_the_sandbox_has_but_not_at_first_sight(t
         await two.cycle.compare()
         assert halts(two) == ("first_contact_deletes",)
         assert two.both("theirs") == (None, "2")
+        two.pair.ancestors.set_meta({ACCEPT_DELETES: "1"})
+        await two.cycle.compare()
+        assert not halts(two)
+        assert two.both("mine") == ("1", "1") and two.both("theirs") == (None, None)
+        await two.pair.start_anew()
+        (two.there / "theirs").write_text("3")
+        await two.cycle.compare()
+        assert halts(two) == ("first_contact_deletes",), "the consent was for the first comparison only"
+
+
+async def test_a_turn_after_which_a_file_is_not_in_the_sandbox_is_not_called_complete(tmp_path: Path) -> None:
+    with two_folders(tmp_path) as two:
+        (two.here / "x").write_text("one")
+        await two.cycle.compare()
+        check_arrived("box", two.cycle)
+        (two.here / "x").write_text("mine")
+        (two.there / "x").write_text("theirs")
+        (two.here / "d").mkdir()
+        (two.there / "d").write_text("")
+        await two.cycle.follow({b""})
+        with pytest.raises(Incomplete) as caught:
+            check_arrived("box", two.cycle)
+        assert caught.value.details["failed"] == [{"path": path, "code": "conflict"} for path in ("d", "x")]
 
 
 async def test_what_is_no_file_folder_or_link_is_named_once_and_never_opened(

@@ -9,8 +9,9 @@ import pytest
 from sbxguest.tree import Entry, Kind, State
 from sbxguest.tree.ignore import RuleTable
 from sbxtui.services.sync.ignores import without_ignored
+from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Mode, Side
-from sbxtui.services.sync.review import resolve, review
+from sbxtui.services.sync.review import resolve, review, take_over
 from tests.services.sync.pairs import TwoFolders, two_folders
 
 
@@ -64,6 +65,30 @@ async def test_a_refused_link_does_not_cost_the_folder_it_would_replace(tmp_path
             assert not reviewed.changes
             assert reviewed.refused[b"d"] == "unsafe_link"
         assert (two.here / "d" / "e" / "f").read_text() == "precious"
+
+
+async def test_deletions_that_come_one_by_one_are_counted_together_until_a_person_looks(tmp_path: Path) -> None:
+    with two_folders(tmp_path, mode=Mode.TWO_WAY) as two:
+        for number in range(20):
+            (two.here / f"f{number}").write_text("x")
+        await two.cycle.compare()
+        for number in range(8):
+            (two.there / f"tmp{number}").write_text("t")
+            await two.cycle.compare()
+            (two.there / f"tmp{number}").unlink()
+            await two.cycle.compare()
+        assert not two.cycle.status.halts
+        for number in range(18):
+            (two.there / f"f{number}").unlink()
+            await two.cycle.follow((), {f"f{number}".encode()})
+        assert two.cycle.status.halts == ("many_local_deletes",)
+        assert len(list(two.here.iterdir())) == 5
+        reviewed = await review(two.pair)
+        assert [halt.code for halt in reviewed.halts] == ["many_local_deletes"]
+        await take_over(two.pair, two.taking_in or Intake(two.pair.folder, tmp_path), reviewed, lambda size_bytes: None)
+        await two.cycle.compare()
+        assert not two.cycle.status.halts
+        assert len(list(two.here.iterdir())) == 2
 
 
 def test_what_looks_like_the_place_where_contents_wait_is_not_believed() -> None:

@@ -9,12 +9,13 @@ from contextlib import aclosing
 from sbxguest.tree import Outcome, Result
 from sbxtui.guest.tree import GuestTree, Wanted
 from sbxtui.services.sync.folder import Folder
-from sbxtui.services.sync.model import Change, Entry, Kind, Path
+from sbxtui.services.sync.model import Change, Entry, Kind, Op, Path
 from sbxtui.services.sync.pair import Pair
 
 # What is larger is told, not shown.
 MAX_TEXT_BYTES = 1024 * 1024
 _PROGRAM, _FILE, _LINK = "100755", "100644", "120000"
+_ESCAPES = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\t"): "\\t", ord("\r"): "\\r"}
 
 
 async def patch_of(pair: Pair, change: Change) -> Iterator[str]:
@@ -31,24 +32,52 @@ async def patch_of(pair: Pair, change: Change) -> Iterator[str]:
 
 
 def _lines(change: Change, old: str | None, new: str | None) -> Iterator[str]:
-    name = change.path.decode("utf-8", "backslashreplace")
-    if change.op in ("mkdir", "rmdir"):
+    if change.op in (Op.MKDIR, Op.RMDIR):
         return
-    yield f"diff --git a/{name} b/{name}"
-    yield from _heads(change)
+    before, after = change.expect, change.entry
+    if before is not None and after is not None and before.kind is not after.kind:
+        # To git, another kind of thing is another thing.
+        yield from _part(change.path, before, None, old, "")
+        yield from _part(change.path, None, after, "", new)
+    else:
+        yield from _part(change.path, before, after, old, new)
+
+
+def _part(path: Path, before: Entry | None, after: Entry | None, old: str | None, new: str | None) -> Iterator[str]:
+    name_before, name_after = _quoted(b"a/" + path), _quoted(b"b/" + path)
+    yield f"diff --git {name_before} {name_after}"
+    yield from _heads(before, after)
     if old is None or new is None:
-        yield f"Binary files a/{name} and b/{name} differ"
+        yield f"Binary files {name_before} and {name_after} differ"
         return
-    before = "/dev/null" if change.expect is None else f"a/{name}"
-    after = "/dev/null" if change.entry is None else f"b/{name}"
-    for line in difflib.unified_diff(old.splitlines(True), new.splitlines(True), before, after):
+    from_name = "/dev/null" if before is None else name_before
+    to_name = "/dev/null" if after is None else name_after
+    for line in difflib.unified_diff(_split(old), _split(new), from_name, to_name):
         yield line.removesuffix("\n")
         if not line.endswith("\n"):
             yield "\\ No newline at end of file"
 
 
-def _heads(change: Change) -> Iterator[str]:
-    old, new = _mode(change.expect), _mode(change.entry)
+def _split(text: str) -> list[str]:
+    """Lines with their ends. Only a newline ends one, whatever else looks like it."""
+    lines = text.split("\n")
+    last = lines.pop()
+    return [*(f"{line}\n" for line in lines), *([last] if last else [])]
+
+
+def _quoted(name: bytes) -> str:
+    """A name as git writes it: one that could be taken for something else as a C string."""
+    if all(0x20 <= byte < 0x7F and byte not in b'"\\' for byte in name):
+        return name.decode("ascii")
+    return '"' + "".join(_ESCAPES.get(byte) or _plain(byte) for byte in name) + '"'
+
+
+def _plain(byte: int) -> str:
+    return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
+
+
+def _heads(before: Entry | None, after: Entry | None) -> Iterator[str]:
+    old, new = _mode(before), _mode(after)
     if not old:
         yield f"new file mode {new}"
     elif not new:
@@ -99,8 +128,8 @@ async def _text_there(guest: GuestTree, path: Path, entry: Entry | None, size_by
     return None
 
 
-def _short(entry: Entry | None) -> str:
-    return "" if entry is None or entry.is_dir else entry.content.decode("utf-8", "backslashreplace")
+def _short(entry: Entry | None) -> str | None:
+    return "" if entry is None or entry.is_dir else _text(entry.content)
 
 
 def _text(content: bytes) -> str | None:

@@ -130,7 +130,7 @@ class Cycle:
         if not changes:
             return
         self.tell(LinkState.PULLING)
-        outcomes = await self.pair.pull(changes, self._intake, lambda size_bytes: None)
+        outcomes = await self.pair.pull(changes, self._intake, lambda size_bytes: None, is_asked=False)
         self.status.pulled += len(outcomes.done)
         # Somebody here was faster: that is another change now.
         self.look_again |= outcomes.moved_on | outcomes.again

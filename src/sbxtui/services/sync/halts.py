@@ -9,7 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sbxtui.services.sync.model import Entry, Listing, Op, Path, Plan, Side
+from sbxtui.store.ancestors import Taken
 
+FIRST_DELETES = "first_contact_deletes"
+MANY_DELETES = "many_local_deletes"
+_NOTHING = Taken()
 _MIN_LOCAL_DELETES = 50
 _MAX_LOCAL_DELETES_SHARE = 0.25
 # Of a small tree, nearly all.
@@ -42,7 +46,14 @@ class Halt:
 
 
 def find_halts(
-    base: Mapping[Path, Entry], local: Listing, guest: Listing, planned: Plan, *, agreed: Roots | None, now: Roots
+    base: Mapping[Path, Entry],
+    local: Listing,
+    guest: Listing,
+    planned: Plan,
+    *,
+    agreed: Roots | None,
+    now: Roots,
+    taken: Taken = _NOTHING,
 ) -> tuple[Halt, ...]:
     """Why `planned` must not be carried out; empty when it may.
 
@@ -53,6 +64,7 @@ def find_halts(
         planned: Made from these.
         agreed: The roots `base` belongs to; None at first contact.
         now: The roots that were listed.
+        taken: What came to this machine by itself since a person looked last.
     """
     return tuple(
         [
@@ -60,7 +72,7 @@ def find_halts(
             *_first_contact(agreed, planned),
             *_listings(Side.LOCAL, "this machine's folder", base, local),
             *_listings(Side.GUEST, "the sandbox's folder", base, guest),
-            *_too_many_deletes(base, planned),
+            *_too_many_deletes(base, planned, taken),
         ]
     )
 
@@ -87,7 +99,10 @@ def _first_contact(agreed: Roots | None, planned: Plan) -> Iterator[Halt]:
     """Only a mirror deletes at first contact, and then nobody has seen yet what it takes away."""
     gone = sum(change.op in (Op.DELETE, Op.RMDIR) for change in planned.changes)
     if agreed is None and gone:
-        yield Halt("first_contact_deletes", f"{gone} entries that only the sandbox has would be deleted")
+        yield Halt(
+            FIRST_DELETES,
+            f"{gone} entries that only the sandbox has would be deleted",
+        )
 
 
 def _listings(side: Side, name: str, base: Mapping[Path, Entry], listing: Listing) -> Iterator[Halt]:
@@ -101,11 +116,26 @@ def _listings(side: Side, name: str, base: Mapping[Path, Entry], listing: Listin
         yield Halt(f"{side.value}_unreadable", f"{len(listing.unknown)} entries of {name} cannot be read")
 
 
-def _too_many_deletes(base: Mapping[Path, Entry], planned: Plan) -> Iterator[Halt]:
-    """Only towards this machine: what was deleted here was deleted by its owner, and the listing proved it."""
-    gone = sum(change.side is Side.LOCAL and change.op in (Op.DELETE, Op.RMDIR) for change in planned.changes)
-    is_many = gone > max(_MIN_LOCAL_DELETES, len(base) * _MAX_LOCAL_DELETES_SHARE)
-    if is_many or gone > max(_FEW_LOCAL_DELETES, len(base) * _MAX_SMALL_TREE_SHARE):
+def _too_many_deletes(base: Mapping[Path, Entry], planned: Plan, taken: Taken) -> Iterator[Halt]:
+    """Only towards this machine: what was deleted here was deleted by its owner, and the listing proved it.
+
+    Deletions that come one by one count together, but for those of what was not there when a person looked last.
+    """
+    now = frozenset(one.path for one in planned.changes if one.side is Side.LOCAL and one.op in (Op.DELETE, Op.RMDIR))
+    if not now:
+        return
+    since = (now - taken.added) | taken.gone
+    size_then = len(base.keys() - taken.added) + len(taken.gone - base.keys())
+    if _is_too_many(len(now), len(base)):
+        yield Halt(MANY_DELETES, f"the sandbox deleted {len(now)} of the {len(base)} entries of this machine's folder")
+    elif _is_too_many(len(since), size_then):
         yield Halt(
-            "many_local_deletes", f"the sandbox deleted {gone} of the {len(base)} entries of this machine's folder"
+            MANY_DELETES,
+            f"the sandbox deleted {len(since)} of the {size_then} entries that this machine's folder had when somebody "
+            "looked last",
         )
+
+
+def _is_too_many(gone: int, size: int) -> bool:
+    is_many = gone > max(_MIN_LOCAL_DELETES, size * _MAX_LOCAL_DELETES_SHARE)
+    return is_many or gone > max(_FEW_LOCAL_DELETES, size * _MAX_SMALL_TREE_SHARE)

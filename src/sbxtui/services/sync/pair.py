@@ -11,7 +11,7 @@ from sbxguest.tree.ignore import RuleTable
 from sbxtui.guest.tree import GuestTree
 from sbxtui.guest.treewire import TreeHello
 from sbxtui.services.sync.folder import Folder
-from sbxtui.services.sync.halts import Halt, Roots, find_halts
+from sbxtui.services.sync.halts import FIRST_DELETES, Halt, Roots, find_halts
 from sbxtui.services.sync.ignores import without_ignored
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Difference, Entry, Kind, Mode, Path, Plan, Side, parent_of, tree_key
@@ -22,6 +22,8 @@ from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Made, Upload
 from sbxtui.store.ancestors import Agreed, Ancestors, Dispute, Step
 
 _ROOTS = ("local_root", "guest_root")
+# A person agreed that the first comparison of a mirror deletes what only the sandbox has.
+ACCEPT_DELETES = "accept_deletes"
 
 
 @dataclass(slots=True)
@@ -162,9 +164,17 @@ class Pair:
     def halts(self, planned: Plan) -> tuple[Halt, ...]:
         """Why the plan must not be carried out; empty when it may."""
         now = Roots(self.folder.identity, self._guest_root())
-        return find_halts(
-            self.base, self.local.settled(), self.there.settled(), planned, agreed=self._agreed_roots(), now=now
+        found = find_halts(
+            self.base,
+            self.local.settled(),
+            self.there.settled(),
+            planned,
+            agreed=self._agreed_roots(),
+            now=now,
+            taken=self.ancestors.taken(),
         )
+        may_delete = bool(self.ancestors.meta().get(ACCEPT_DELETES))
+        return tuple(halt for halt in found if not (may_delete and halt.code == FIRST_DELETES))
 
     def _guest_root(self) -> str:
         hello = self.hello
@@ -181,7 +191,8 @@ class Pair:
     def _adopt(self, planned: Plan) -> None:
         if self._agreed_roots() is None:
             roots = (self.folder.identity, self._guest_root())
-            self.ancestors.set_meta(dict(zip(_ROOTS, roots, strict=True)))
+            # The consent was for this first comparison.
+            self.ancestors.set_meta({**dict(zip(_ROOTS, roots, strict=True)), ACCEPT_DELETES: ""})
         self._record({path: path in self.local.states for path in planned.agreed})
         self.ancestors.set_disputes(
             Dispute(
@@ -221,18 +232,30 @@ class Pair:
         return outcomes
 
     async def pull(
-        self, changes: Sequence[Change], intake: Intake, on_bytes: Callable[[int], None], *, word: str = "pull"
+        self,
+        changes: Sequence[Change],
+        intake: Intake,
+        on_bytes: Callable[[int], None],
+        *,
+        word: str = "pull",
+        is_asked: bool = True,
     ) -> Outcomes:
-        """Make changes in this machine's folder, but for what is unsafe; raises as `push`."""
+        """Make changes in this machine's folder, but for what is unsafe; `is_asked`: a person looked at them.
+
+        Raises:
+            SbxError: See `push`.
+        """
         outcomes = Outcomes(failed=refused_of(changes))
         wanted = without(changes, outcomes.failed)
         fetched = intake.fetch(wanted, self.local.states, self.there.states, self.guest, on_bytes)
         async for made in fetched:
-            await asyncio.to_thread(self._settle, Side.LOCAL, made, outcomes, word)
+            steps = await asyncio.to_thread(self._settle, Side.LOCAL, made, outcomes, word)
+            if not is_asked:
+                await asyncio.to_thread(self.ancestors.note_taken, steps)
         return outcomes
 
-    def _settle(self, side: Side, made: Sequence[Made], outcomes: Outcomes, word: str) -> None:
-        """Write down what became of a batch."""
+    def _settle(self, side: Side, made: Sequence[Made], outcomes: Outcomes, word: str) -> list[Step]:
+        """Write down what became of a batch; returns what was changed."""
         picture = self.there if side is Side.GUEST else self.local
         done: list[Change] = []
         steps: list[Step] = []
@@ -253,6 +276,7 @@ class Pair:
         outcomes.done += [change.path for change in done]
         self._record({change.path: change.entry is not None for change in done})
         self._note(steps, outcomes, word)
+        return steps
 
     def _note(self, steps: Sequence[Step], outcomes: Outcomes, word: str) -> None:
         """Remember what was changed, for `undo`. What was only added to the sandbox may be removed by anybody."""
@@ -291,7 +315,7 @@ class Pair:
     async def start_anew(self) -> None:
         """Agree on nothing any more: the next comparison is a first contact and deletes nothing."""
         await asyncio.to_thread(self.ancestors.forget)
-        await asyncio.to_thread(self.ancestors.set_meta, dict.fromkeys(_ROOTS, ""))
+        await asyncio.to_thread(self.ancestors.set_meta, dict.fromkeys((*_ROOTS, ACCEPT_DELETES), ""))
         self.base.clear()
 
 

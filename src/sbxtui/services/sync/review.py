@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -67,7 +68,9 @@ def may_run(path: Path) -> bool:
 
 async def take_over(pair: Pair, intake: Intake, reviewed: Reviewed, on_bytes: Callable[[int], None]) -> Outcomes:
     """Make the changes in this machine's folder; what they replace goes to the trash."""
-    return await pair.pull(reviewed.changes, intake, on_bytes)
+    outcomes = await pair.pull(reviewed.changes, intake, on_bytes)
+    await asyncio.to_thread(pair.ancestors.forget_taken)
+    return outcomes
 
 
 async def resolve(pair: Pair, intake: Intake, path: Path, winner: Side) -> Outcomes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -87,6 +87,13 @@ class Status:
             return None
         ordered = sorted(self.lags_s)
         return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 4)
+
+
+def way_out(name: str, halts: Sequence[str]) -> str:
+    """What a person does about a halt."""
+    if "first_contact_deletes" in halts:
+        return f"if they may go: `sbx sync {name} DIR --mode mirror --accept-deletes`"
+    return f"look at both sides; then `sbx sync resume {name}` compares them anew and deletes nothing"
 
 
 def shown(path: Path) -> str:

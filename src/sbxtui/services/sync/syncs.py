@@ -18,14 +18,15 @@ from sbxtui.home import Home
 from sbxtui.identity import own_identity
 from sbxtui.services.guests import Guests
 from sbxtui.services.runnerctl import start_runner
+from sbxtui.services.sync.arrival import check_arrived
 from sbxtui.services.sync.beside import beside
 from sbxtui.services.sync.cycle import Cycle, OnStatus
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.link import LiveLink
 from sbxtui.services.sync.model import Mode
-from sbxtui.services.sync.pair import Pair
-from sbxtui.services.sync.status import LinkState, Status
+from sbxtui.services.sync.pair import ACCEPT_DELETES, Pair
+from sbxtui.services.sync.status import LinkState, Status, way_out
 from sbxtui.services.sync.views import ConflictView
 from sbxtui.services.sync.watch import EVERYTHING
 from sbxtui.store.ancestors import Ancestors
@@ -205,6 +206,7 @@ class Syncs:
 
         Raises:
             NotFound: The sandbox has no link. Conflict: The link is halted. SbxError: It cannot be done.
+            Incomplete: All else is there; `details["failed"]` names what is not.
         """
         link = await asyncio.to_thread(self.find, row)
         async with self.opened(row, SyncSpec.of(link)) as pair, pair.ancestors.cycle(timeout_s=_FLUSH_TIMEOUT_S):
@@ -215,6 +217,7 @@ class Syncs:
                 await cycle.compare()
             if cycle.status.halts:
                 raise halted(row.name, cycle.status)
+            check_arrived(row.name, cycle)
             return cycle.status.pushed
 
     async def once(self, row: Registration, link: Link, on_status: OnStatus) -> Status:
@@ -236,6 +239,14 @@ class Syncs:
         if status.halts:
             raise halted(row.name, status)
         return status
+
+    async def accept_deletes(self, row: Registration) -> None:
+        """A person agrees that a mirror's first comparison deletes what only the sandbox has."""
+        ancestors = await asyncio.to_thread(Ancestors.open, self.state_file(row))
+        try:
+            await asyncio.to_thread(ancestors.set_meta, {ACCEPT_DELETES: "1"})
+        finally:
+            ancestors.close()
 
     async def start_anew(self, row: Registration) -> None:
         """Agree on nothing any more, as after a halt that a person has looked into: then nothing is deleted."""
@@ -320,6 +331,6 @@ def halted(name: str, status: Status) -> Conflict:
     """The error for a link that does nothing until a person decides."""
     return Conflict(
         f"the sync of `{name}` is halted: {status.words}",
-        hint=f"look at both sides; then `sbx sync resume {name}` compares them anew and deletes nothing",
+        hint=way_out(name, status.halts),
         details={"halts": list(status.halts)},
     )
