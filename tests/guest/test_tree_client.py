@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sbxguest.tree import Entry, Kind, Note, Op, OpKind, Outcome, Result, Source, State
-from sbxtui.core.errors import Conflict, FileMissing, GuestUnreachable, UsageError
+from sbxtui.core.errors import Conflict, FileMissing, GuestUnreachable, SbxError, UsageError
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.tree import GuestTree, Step, Wanted
 from sbxtui.guest.treewire import BlobState
@@ -340,3 +340,14 @@ async def test_a_goal_without_expectation_never_replaces(guest: GuestProcess, tr
     op = Op(OpKind.PUT, b"f", State(Kind.FILE, sha(b"mine")), None, 4)
     [result] = await tree.batch("one", [Step(op, b"mine")])
     assert result.outcome is MISMATCH and result.state is not None and result.state.content == sha(b"theirs")
+
+
+async def test_a_listing_without_an_end_is_not_held_in_memory(
+    guest: GuestProcess, tree: GuestTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        (guest.workdir / f"f{number}").write_bytes(b"x")
+    assert len(await listed(tree)) == 4
+    monkeypatch.setattr("sbxtui.guest.tree.MAX_RECORDS", 3)
+    with pytest.raises(SbxError, match="more than a folder can be synced with"):
+        await tree.scan()

@@ -12,8 +12,8 @@ from sbxtui.core.errors import Conflict, Incomplete, NotFound, UsageError
 from sbxtui.core.text import harmless_line, short_size
 from sbxtui.services.sync.compare import patch_of
 from sbxtui.services.sync.model import Path, Side
-from sbxtui.services.sync.pair import Outcomes
-from sbxtui.services.sync.review import Reviewed, resolve, review, take_over
+from sbxtui.services.sync.pair import Outcomes, Pair
+from sbxtui.services.sync.review import Reviewed, only_seen, resolve, review, take_over
 from sbxtui.services.sync.status import shown
 from sbxtui.services.sync.undo import is_carried_on, undo
 from sbxtui.services.sync.views import ChangeView
@@ -26,16 +26,26 @@ _DELETES_HALT = "many_local_deletes"
 async def pull(call: Call) -> int:
     """Take over what the sandbox changed, after a look at it."""
     row = await call.services.sandboxes.find(call.args.sandbox)
+    paths = _paths(call.args.paths)
     async with call.services.syncs.reviewing(row) as (pair, intake):
-        reviewed = await review(pair, _paths(call.args.paths))
+        reviewed = await review(pair, paths)
         views = [ChangeView.of(change, pair.there.states) for change in reviewed.changes]
         _check_halts(call, row.name, reviewed)
         if call.args.dry_run or not views:
             return _tell(call, row.name, reviewed, views, outcomes=None)
         _show(call, views, is_note=True)
-        call.confirm(f"take over {len(views)} changes into {pair.folder.root.path}", consequences=[])
-        outcomes = await take_over(pair, intake, reviewed, _progress(call))
-        return _tell(call, row.name, reviewed, views, outcomes=outcomes)
+        if call.args.yes:
+            outcomes = await take_over(pair, intake, reviewed, _progress(call))
+            return _tell(call, row.name, reviewed, views, outcomes=outcomes)
+    # Nobody else waits for as long as a person thinks.
+    call.confirm(f"take over {len(views)} changes into {pair.folder.root.path}", consequences=[])
+    async with call.services.syncs.reviewing(row) as (pair, intake):
+        again = await review(pair, paths)
+        _check_halts(call, row.name, again)
+        agreed, changed = only_seen(reviewed, again)
+        outcomes = await take_over(pair, intake, agreed, _progress(call))
+        outcomes.moved_on |= changed
+        return _tell(call, row.name, agreed, views, outcomes=outcomes)
 
 
 async def diff(call: Call) -> int:
@@ -86,19 +96,18 @@ async def resolve_(call: Call) -> int:
 async def undo_(call: Call) -> int:
     """Take back what the last pull or decision changed, or what was carried over last."""
     row = await call.services.sandboxes.find(call.args.sandbox)
+    async with call.services.syncs.reviewing(row) as (pair, _):
+        batch = _last_batch(call, row.name, pair)
+    words = _batch_words(batch)
+    if call.args.dry_run:
+        call.out.note(words)
+        call.out.result(_batch_json(batch))
+        return 0
+    # Nobody else waits for as long as a person thinks.
+    call.confirm("take it back", consequences=[words, *_step_words(batch)])
     async with call.services.syncs.reviewing(row) as (pair, intake):
-        is_pushed = call.args.pushed
-        batches = [one for one in pair.ancestors.batches(limit=1000) if (one.word == "push") is is_pushed]
-        if not batches:
-            what = "carried over" if is_pushed else "took over, removed or decided"
-            raise NotFound(f"nothing that the sync of `{row.name}` {what} can be taken back")
-        batch = batches[0]
-        words = _batch_words(batch)
-        if call.args.dry_run:
-            call.out.note(words)
-            call.out.result(_batch_json(batch))
-            return 0
-        call.confirm("take it back", consequences=[words, *_step_words(batch)])
+        if _last_batch(call, row.name, pair) != batch:
+            raise Conflict("something else was changed meanwhile: nothing was taken back", hint="look at it again")
         outcomes = await undo(pair, intake, batch)
     call.out.result({**_batch_json(batch), "failed": _named(outcomes.failed)})
     _raise_failed(outcomes.failed)
@@ -108,6 +117,15 @@ async def undo_(call: Call) -> int:
     elif batch.word != "pull":
         call.out.note(f"where both sides differ now, they are in conflict: `sbx sync resolve {row.name} PATH` decides")
     return 0
+
+
+def _last_batch(call: Call, name: str, pair: Pair) -> Batch:
+    is_pushed = call.args.pushed
+    for one in pair.ancestors.batches(limit=1000):
+        if (one.word == "push") is is_pushed:
+            return one
+    what = "carried over" if is_pushed else "took over, removed or decided"
+    raise NotFound(f"nothing that the sync of `{name}` {what} can be taken back")
 
 
 def _check_halts(call: Call, name: str, reviewed: Reviewed) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sbxguest import wire
-from sbxguest.tree import Op, Record, Result
+from sbxguest.tree import Note, Op, Record, Result
 from sbxguest.tree.codec import CODEC_HEADER, DEFLATE, Packer
 from sbxguest.tree.entry import to_text
 from sbxguest.tree.frames import BatchWriter, ContentReader, data_frames, manifest_reader, result_reader
@@ -39,6 +39,9 @@ _SEND_BYTES = 256 * 1024
 # A guest from which an answer takes that long is not on this machine, and the way to it slower than packing.
 _FAR_S = 0.01
 MAX_WAIT_S = wire.MAX_WAIT_S
+# What a listing may have: the guest may send without end, and all of it is held.
+MAX_RECORDS = 2_000_000
+MAX_LISTING_BYTES = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +135,13 @@ class GuestTree:
         }
         reader = manifest_reader()
         records: list[Record] = []
+        size_bytes = 0
         async with self._answer("POST", "scan", "listing the folder", json_body(document)) as answer:
             async for some in fed(answer, reader.feed):
                 records += some
+                size_bytes += sum(map(_size_of, some))
+                if len(records) > MAX_RECORDS or size_bytes > MAX_LISTING_BYTES:
+                    raise garbled("a listing of more than a folder can be synced with")
         if reader.trailer is None:
             raise garbled("the listing was cut off")
         return Manifest(tuple(records), reader.trailer.cursor)
@@ -149,15 +156,25 @@ class GuestTree:
             steps: What to do.
         """
         reader = result_reader()
-        results: list[Result] = []
+        results: dict[int, Result] = {}
+        sent = 0
+
+        async def counted() -> AsyncGenerator[Step, None]:
+            nonlocal sent
+            async for step in _each(steps):
+                sent += 1
+                yield step
+
         hello = self._seen or await self.hello()
-        body, headers = self._on_its_way(_batch_body(steps), hello)
+        body, headers = self._on_its_way(_batch_body(counted()), hello)
         async with self._answer("POST", f"batch/{batch_id}", "changing files", body, headers=headers) as answer:
             async for some in fed(answer, reader.feed):
-                results += some
+                results.update((one.seq, one) for one in some)
+                if any(one.seq >= sent for one in some):
+                    raise garbled("a result of what was not asked for")
         if reader.trailer is None:
             raise garbled("the results were cut off")
-        return results
+        return list(results.values())
 
     async def blob(self, digest: bytes) -> BlobState:
         """How much of a large content was uploaded before."""
@@ -192,9 +209,13 @@ class GuestTree:
         """
         wanted = [{"path": to_text(one.path), "digest": one.digest.hex()} for one in files]
         reader = ContentReader()
+        ended = 0
         async with self._answer("POST", "read", "reading files", json_body({"files": wanted})) as answer:
             async for some in fed(answer, lambda data: list(reader.feed(data))):
                 for one in some:
+                    ended += isinstance(one, Result)
+                    if ended > len(files):
+                        raise garbled("a file that was not asked for")
                     yield one
         if reader.trailer is None:
             raise garbled("the contents were cut off")
@@ -244,6 +265,10 @@ class GuestTree:
     ) -> dict[str, Any]:
         async with self._answer(method, endpoint, doing, body, query, headers) as answer:
             return filewire.as_object(await whole_body(answer))
+
+
+def _size_of(record: Record) -> int:
+    return len(record.path) + (0 if isinstance(record, Note) else len(record.state.content))
 
 
 async def _packed(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from sbxguest.tree import Entry, Kind, State
 from sbxtui.services.sync.compare import patch_of
 from sbxtui.services.sync.model import Side
-from sbxtui.services.sync.review import Reviewed, may_run, resolve, review, take_over
+from sbxtui.services.sync.review import Reviewed, may_run, only_seen, resolve, review, take_over
 from sbxtui.services.sync.undo import undo
 from sbxtui.services.sync.views import ChangeView
 from tests.services.sync.pairs import TwoFolders, two_folders
@@ -101,6 +101,19 @@ async def test_only_the_paths_that_were_asked_for_are_taken_over_with_the_folder
         assert two.both("a/b/f") == ("x", "x")
         assert two.both("a/other") == (None, "x")
         assert two.both("edited") == ("base\n", "theirs\n")
+
+
+async def test_only_what_a_person_has_seen_is_taken_over_after_a_second_look(tmp_path: Path) -> None:
+    with two_folders(tmp_path) as two:
+        await synced(two)
+        (two.there / "edited").write_text("seen\n")
+        (two.there / "kept").write_text("seen\n")
+        seen = await review(two.pair)
+        (two.there / "edited").write_text("unseen\n")
+        (two.there / "new").write_text("unseen\n")
+        agreed, changed = only_seen(seen, await review(two.pair))
+        assert changed == {b"edited", b"new"}
+        assert [change.path for change in agreed.changes] == [b"kept"]
 
 
 async def test_an_edit_made_here_meanwhile_is_not_overwritten(tmp_path: Path) -> None:

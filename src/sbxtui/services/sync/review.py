@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sbxtui.services.sync.halts import Halt
 from sbxtui.services.sync.intake import Intake
@@ -52,6 +52,14 @@ async def review(pair: Pair, paths: Sequence[Path] = ()) -> Reviewed:
     wanted = [change for change in planned.changes if change.side is Side.LOCAL and _is_asked(change, paths)]
     refused = refused_of(wanted)
     return Reviewed(tuple(without(wanted, refused)), planned.conflicts, halts, refused)
+
+
+def only_seen(seen: Reviewed, now: Reviewed) -> tuple[Reviewed, set[Path]]:
+    """What a person has seen and what is still so, and the paths that changed since."""
+    shown = set(seen.changes)
+    changes = tuple(change for change in now.changes if change in shown)
+    changed = {change.path for change in shown.symmetric_difference(now.changes)}
+    return replace(now, changes=changes), changed
 
 
 def _is_asked(change: Change, paths: Sequence[Path]) -> bool:
