@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -258,6 +259,26 @@ async def test_the_record_is_shown_as_json_without_the_launch_environment(tmp_pa
         await driver.until(lambda: '"image_version": "1.0"' in driver.text())
         screen = driver.app.screen
         assert isinstance(screen, PageScreen) and "hunter2" not in screen.text
+        document = json.loads(screen.text)
+        assert (document["name"], document["network"]) == ("api", "none")
+        assert document["record"]["state_reason"] is document["record"]["max_duration_s"] is None
+
+
+async def test_an_empty_list_says_why_nothing_is_removed_or_paused(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, FakeCloud()) as driver:
+        await driver.press("d", "p")
+        await driver.until(lambda: len(driver.toasts()) == 2)
+        assert driver.toasts() == [f"no sandbox is selected: nothing to {what}" for what in ("remove", "pause")]
+
+
+async def test_the_form_says_the_isolation_as_soon_as_it_is_known(tmp_path: Path) -> None:
+    cloud = FakeCloud(isolation="")
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("n")
+        await driver.until(lambda: "told once the local cloud runs" in driver.text())
+        cloud.isolation = "gVisor (user-space kernel)"
+        driver.main.services.watch.look_now()
+        await driver.until(lambda: "gVisor" in driver.text() and "told once" not in driver.text())
 
 
 async def test_the_overview_tells_what_is_known(tmp_path: Path) -> None:

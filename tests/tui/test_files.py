@@ -76,11 +76,27 @@ async def test_a_binary_file_is_dumped(tmp_path: Path) -> None:
 
 async def test_a_sleeping_sandbox_is_asked_only_when_a_person_does(tmp_path: Path) -> None:
     async with dashboard(tmp_path, cloud_with_files(tmp_path, SandboxState.SUSPENDED)) as driver:
-        await driver.press("G", tab_key("files"), "tab")
-        await driver.until(lambda: "which wakes it" in driver.text())
+        await driver.press("G", tab_key("files"))
+        await driver.until(lambda: "tab r lists its files, which wakes it" in driver.text())
+        await driver.press("tab")
+        await driver.until(lambda: ": r lists its files, which wakes it" in driver.text())
         assert tab(driver).listing is None
         await driver.press("r")
         await driver.until(lambda: "/work/blob" in names(driver))
+
+
+async def test_the_key_that_lists_the_files_is_one_that_works_in_the_list(tmp_path: Path) -> None:
+    cloud = cloud_with_files(tmp_path)
+    cloud.sandboxes.append(sandbox("web"))
+    async with dashboard(tmp_path, cloud) as driver:
+        await driver.press("g", tab_key("files"))
+        await driver.until(lambda: "/work/blob" in names(driver))
+        await driver.press("j")
+        said = f"{tab_key('files')} lists the files of web"
+        await driver.until(lambda: said in driver.text())
+        assert tab(driver).listing is None and driver.is_in_list()
+        await driver.press(tab_key("files"))
+        await driver.until(lambda: tab(driver).listing is not None)
 
 
 async def test_download_upload_rename_folder_and_delete(tmp_path: Path) -> None:

@@ -92,6 +92,15 @@ def test_a_filter_that_cannot_be_read_yet_keeps_the_last_one() -> None:
     assert fleet.filter_error is None
 
 
+def test_a_filter_that_matches_nothing_keeps_what_was_selected() -> None:
+    fleet = fleet_of(sandbox("a"), sandbox("b"), sandbox("c"))
+    fleet.move_to(1)
+    fleet.set_filter("name:z")
+    assert (fleet.selected, fleet.cursor) == (None, 0)
+    fleet.set_filter("")
+    assert fleet.selected is not None and fleet.selected.name == "b"
+
+
 def test_marking_all_marks_what_is_shown_and_again_unmarks_it() -> None:
     fleet = fleet_of(sandbox("a1"), sandbox("a2"), sandbox("b"))
     fleet.set_filter("name:a")

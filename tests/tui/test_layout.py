@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sbxtui.tui.widgets.table import FleetTable
 from tests.support.fake_services import FakeCloud, sandbox
 from tests.tui.driving import dashboard
 
@@ -66,3 +67,10 @@ async def test_leaving_and_help_are_in_the_footer_at_every_width(tmp_path: Path,
     async with dashboard(tmp_path, two(), size=(width, 24)) as driver:
         footer = driver.text().splitlines()[23]
         assert "q quit" in footer and "? help" in footer
+
+
+async def test_columns_are_those_of_the_width_whenever_it_comes(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, two(), size=(80, 24)) as driver:
+        table = driver.main.query_one(FleetTable)
+        table._lay_out(0)
+        assert "ISOLATION" in table.render_line(0).text

@@ -10,6 +10,7 @@ from functools import partial
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.recovery import recover
+from sbxtui.core.documents import record_json, registration_json
 from sbxtui.core.errors import SandboxNotFound, StoreUnwritable, UsageError
 from sbxtui.core.model import ContextKind, Registration, SandboxId
 from sbxtui.core.text import counted
@@ -37,7 +38,7 @@ async def create(call: Call) -> int:
         call.args.name, options, on_progress=call.out.progress, make_room=make_room
     )
     if call.out.is_json:
-        call.out.json(show.registration_json(row))
+        call.out.json(registration_json(row))
     call.out.line(row.name)
     return 0
 
@@ -111,7 +112,7 @@ async def wait(call: Call) -> int:
     row = await call.services.sandboxes.find(call.args.sandbox)
     record = await call.services.sandboxes.wait(row, Goal(call.args.goal), timeout_s=call.args.timeout)
     if call.out.is_json:
-        call.out.json(show.record_json(record) if record else {"id": row.id, "state": "TERMINATED"})
+        call.out.json(record_json(record) if record else {"id": row.id, "state": "TERMINATED"})
     return 0
 
 
@@ -215,6 +216,6 @@ async def _would_remove(row: Registration) -> str:
 
 def _show_row(call: Call, row: Registration) -> int:
     if call.out.is_json:
-        call.out.json(show.registration_json(row))
+        call.out.json(registration_json(row))
     call.out.line(row.name)
     return 0

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.recovery import recover
+from sbxtui.core.documents import inspected_json
 from sbxtui.core.filters import parse_filter, sort_sandboxes
 from sbxtui.core.model import Sandbox
 from sbxtui.services.inventory import Inventory
@@ -45,7 +46,7 @@ async def inspect(call: Call) -> int:
     """The control plane's record and ours, as JSON."""
     row = await call.services.sandboxes.find(call.args.sandbox)
     record = await call.services.sandboxes.record(row.id)
-    call.out.document({**show.registration_json(row), "record": show.record_json(record)})
+    call.out.document(inspected_json(row, record))
     return 0
 
 

@@ -9,7 +9,7 @@ from sbxtui.cli.fitting import GAP, Cut, padded
 from sbxtui.cli.output import Output
 from sbxtui.core.isolation import short_isolation
 from sbxtui.core.jobs import Job, JobExit
-from sbxtui.core.model import Event, ExecResult, FileInfo, IdlePolicy, Registration, Sandbox, SandboxRecord
+from sbxtui.core.model import Event, ExecResult, FileInfo, Sandbox
 from sbxtui.core.text import harmless_line, iso, short_age
 from sbxtui.services.targets import Outcome
 
@@ -68,41 +68,6 @@ def sandbox_row(sandbox: Sandbox) -> tuple[str, ...]:
         short_isolation(harmless_line(str(sandbox.facts.get("isolation") or "-"))),
         sandbox.id or "-",
     )
-
-
-def registration_json(row: Registration) -> dict[str, object]:
-    """A row as scripts see it; never the environment it was launched with."""
-    return {
-        "name": row.name,
-        "id": row.id or None,
-        "context": row.context,
-        "endpoint": row.endpoint or None,
-        "image_arn": row.request.image_arn,
-        "network": row.facts.get("network"),
-        "isolation": row.facts.get("isolation"),
-        "memory_mib": row.facts.get("memory_mib"),
-        "labels": dict(row.labels),
-        "created_at": iso(row.created_at),
-    }
-
-
-def record_json(record: SandboxRecord) -> dict[str, object]:
-    """The control plane's record, in our names."""
-    return {
-        "id": record.id,
-        "state": record.state.value,
-        "state_reason": record.state_reason or None,
-        "endpoint": record.endpoint or None,
-        "image_arn": record.image_arn,
-        "image_version": record.image_version,
-        "started_at": iso(record.started_at),
-        "terminated_at": iso(record.terminated_at) if record.terminated_at else None,
-        "max_duration_s": record.max_duration_s or None,
-        "idle": _idle_json(record.idle),
-        "execution_role_arn": record.execution_role_arn or None,
-        "ingress_connectors": list(record.ingress_connectors),
-        "egress_connectors": list(record.egress_connectors),
-    }
 
 
 def event_json(event: Event) -> dict[str, object]:
@@ -212,12 +177,6 @@ def _outcome_json(one: Outcome) -> dict[str, object]:
     if one.error is None:
         return {"name": one.name, "ok": True, "message": one.words}
     return {"name": one.name, "ok": False, "error": one.error.as_json()}
-
-
-def _idle_json(idle: IdlePolicy | None) -> dict[str, object] | None:
-    if idle is None:
-        return None
-    return {"max_idle_s": idle.max_idle_s, "suspended_s": idle.suspended_s, "auto_resume": idle.auto_resume}
 
 
 def bytes_json(name: str, data: bytes) -> dict[str, object]:

@@ -90,6 +90,10 @@ class Fleet:
         if self._cursor_key in keys:
             self._cursor_at = keys.index(self._cursor_key)
             return
+        if not self.rows:
+            # Nothing else can be selected: the one that was is so again when it is shown again.
+            self._cursor_at = 0
+            return
         self.move_to(self._cursor_at)
 
     def set_filter(self, text: str) -> None:

@@ -84,7 +84,7 @@ class CreateScreen(ModalScreen[Wish | None]):
             yield _Label("When idle")
             yield Picker(_idle_choices(ground.context), id="create-idle")
             yield _Label("Isolation")
-            yield Static(harmless_line(ground.isolation) or "told once the local cloud runs", markup=False)
+            yield Static(_isolation_words(ground.isolation), id="create-isolation", markup=False)
             yield Static("", markup=False, id="create-cli")
             with Horizontal(id="create-buttons"):
                 yield Button("Create", id="create-yes", compact=True)
@@ -93,6 +93,10 @@ class CreateScreen(ModalScreen[Wish | None]):
     def on_mount(self) -> None:
         self.query_one("#create-name", Input).focus()
         self._say()
+
+    def tell_isolation(self, isolation: str) -> None:
+        """Say how it will be isolated, which is known only once the cloud runs."""
+        self.query_one("#create-isolation", Static).update(_isolation_words(isolation))
 
     @on(Input.Changed)
     @on(Picker.Changed)
@@ -158,6 +162,10 @@ class CreateScreen(ModalScreen[Wish | None]):
 class _Label(Static):
     def __init__(self, text: str) -> None:
         super().__init__(text, classes="label", markup=False)
+
+
+def _isolation_words(isolation: str) -> str:
+    return harmless_line(isolation) or "told once the local cloud runs"
 
 
 def command_line(wish: Wish) -> str:

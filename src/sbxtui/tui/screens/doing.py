@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from datetime import datetime
 from itertools import count
 
+from sbxtui.core.documents import inspected_json
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import Sandbox, SandboxRecord
 from sbxtui.core.names import check_name
-from sbxtui.core.text import harmless_line, iso
+from sbxtui.core.text import harmless_line
 from sbxtui.tui import clock
 from sbxtui.tui.fleet import untracked_ids
 from sbxtui.tui.messages import LeaveAsked
@@ -57,6 +56,8 @@ class Doing(Telling):
     def do_toggle_pause(self) -> None:
         """Suspend what runs and resume what is suspended, of the marked or the selected."""
         targets = self.fleet.targets()
+        if not targets:
+            self.tell("no sandbox is selected: nothing to pause", "warning")
         pausing = [one for one in targets if can_suspend(one)]
         waking = [one for one in targets if can_resume(one)]
         for one in targets:
@@ -72,6 +73,8 @@ class Doing(Telling):
     def do_remove(self) -> None:
         """Ask, then end the marked or the selected for good."""
         targets = self.fleet.targets()
+        if not targets:
+            self.tell("no sandbox is selected: nothing to remove", "warning")
         if strangers := untracked_ids(targets):
             self.tell(f"{names_text(strangers)}: no name here, so not removed; `sbx adopt ID NAME` first", "warning")
         owned = [one for one in targets if one.is_tracked]
@@ -202,7 +205,8 @@ class Doing(Telling):
 
     def show_record(self, sandbox: Sandbox, record: SandboxRecord) -> None:
         """Open the page with a record as JSON."""
-        self.open_page(f"{shown_name(sandbox)} · record", record_json(sandbox, record))
+        document = json.dumps(inspected_json(sandbox, record), indent=2, ensure_ascii=False)
+        self.open_page(f"{shown_name(sandbox)} · record", document)
 
     def _create_wished(self, wish: Wish | None) -> None:
         if wish is None:
@@ -221,15 +225,6 @@ class Doing(Telling):
         self.query_one(StatusBar).set_marks(0)
 
 
-def record_json(sandbox: Sandbox, record: SandboxRecord) -> str:
-    """A sandbox and its record as JSON; the launch environment is private and stays out."""
-    row = dataclasses.asdict(sandbox)
-    row["facts"] = {key: value for key, value in sandbox.facts.items() if key != "launch"}
-    return json.dumps(
-        {"record": dataclasses.asdict(record), "here": row}, indent=2, default=_json_value, ensure_ascii=False
-    )
-
-
 def name_problem(name: str) -> str:
     """Why a name cannot be one; empty when it can."""
     try:
@@ -237,10 +232,6 @@ def name_problem(name: str) -> str:
     except UsageError as exc:
         return f"{exc.message}: {exc.hint}"
     return ""
-
-
-def _json_value(value: object) -> object:
-    return iso(value) if isinstance(value, datetime) else str(value)
 
 
 def _loss_words(targets: list[Sandbox]) -> str:

@@ -14,6 +14,7 @@ from sbxtui.tui.fleet import key_of
 from sbxtui.tui.keymap import Keymap
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.screens.confirm import ConfirmScreen
+from sbxtui.tui.screens.create import CreateScreen
 from sbxtui.tui.screens.moving import Moving
 from sbxtui.tui.tabs.base import View
 from sbxtui.tui.tabs.shell import ShellTab
@@ -85,6 +86,8 @@ class MainScreen(Moving):
             # An answer of the context that was looked at before.
             return
         self.isolation = message.isolation
+        if isinstance(dialog := self.app.screen, CreateScreen):
+            dialog.tell_isolation(message.isolation)
         self.fleet.take(message.inventory, is_cached=False)
         self._go_to_awaited()
         self.draw()

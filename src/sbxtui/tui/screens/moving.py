@@ -134,17 +134,22 @@ class Moving(Helping):
         if event.widget is not box:
             # What filters stands in the list's border; the line is for typing it.
             box.display = False
-        self.query_one(KeyBar).show(self.actions_here())
+        self._show_keys()
 
     def on_screen_suspend(self) -> None:
         # A dialog is over this screen: it says its own keys.
         self.query_one(KeyBar).show(())
 
     def on_screen_resume(self) -> None:
-        self.query_one(KeyBar).show(self.actions_here())
+        self._show_keys()
 
     def on_descendant_blur(self) -> None:
+        self._show_keys()
+
+    def _show_keys(self) -> None:
         self.query_one(KeyBar).show(self.actions_here())
+        for tab in self.query_one(DetailPane).shown_tabs():
+            tab.keys_moved()
 
     def draw(self) -> None:
         """Draw everything as it is now."""

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.containers import Vertical
 from textual.widget import Widget
+from textual.widgets import Static
 from textual.worker import Worker, WorkerState
 
 from sbxtui.core.model import Sandbox, SandboxRecord
 from sbxtui.tui.actions import SANDBOXES
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.messages import WorkFailed
+from sbxtui.tui.words import shown_name
 
 if TYPE_CHECKING:
-    from sbxtui.tui.screens.doing import Doing
+    from sbxtui.tui.screens.helping import Helping
     from sbxtui.wiring import Services
 
 
@@ -42,9 +44,9 @@ class Tab(Vertical):
     SCOPES: ClassVar[tuple[str, ...]] = (SANDBOXES,)
 
     @property
-    def main(self) -> Doing:
+    def main(self) -> Helping:
         """The main screen, for telling, asking and for what changes sandboxes."""
-        return cast("Doing", self.screen if not self.app.screen_stack else self.app.screen_stack[0])
+        return cast("Helping", self.screen if not self.app.screen_stack else self.app.screen_stack[0])
 
     @property
     def services(self) -> Services:
@@ -88,6 +90,29 @@ class Tab(Vertical):
     def title(self) -> str:
         """What the border says when this tab is pinned, besides its name; harmless."""
         return ""
+
+    def say(self, line: str, words: str) -> None:
+        """Put words into a `Static`, by its selector; what stands there already is not drawn again."""
+        shown = self.query_one(line, Static)
+        if str(shown.content) != words:
+            shown.update(words, layout=False)
+
+    def keys_moved(self) -> None:
+        """The focus went elsewhere: what the tab says of keys may be other ones now."""
+
+    def keys_to(self, action_id: str) -> str:
+        """The keys that do an action from where the focus is: `r`, or `tab r` from the list; empty when none does."""
+        here = next((one for one in self.main.actions_here() if one.id == action_id), None)
+        if here is not None:
+            return here.shown_key
+        action = self.main.keymap.get(action_id)
+        way = self.main.keymap.get("back" if self.has_focus_within else "next_pane")
+        return f"{way.shown_key} {action.shown_key}" if action is not None and way is not None else ""
+
+    def nameless_words(self, sandbox: Sandbox) -> str:
+        """That a machine has no name here, and what gives it one."""
+        keys = self.keys_to("adopt")
+        return f"{shown_name(sandbox)} has no name here" + f": {keys} adopts it" * bool(keys)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         if event.state is WorkerState.ERROR and event.worker.error is not None:

@@ -313,6 +313,10 @@ class FilesTab(FileWork):
 
     # Drawing.
 
+    def keys_moved(self) -> None:
+        """The line below says keys."""
+        self._say()
+
     def draw(self) -> None:
         """Draw the tree as it is now."""
         rows, tree = self.query_one("#tree", RowList), self.listing
@@ -322,22 +326,23 @@ class FilesTab(FileWork):
         self._say()
 
     def _say(self) -> None:
-        self.query_one("#files-status", Static).update(harmless_line(self._status()), layout=False)
+        self.say("#files-status", harmless_line(self._status()))
 
     def _status(self) -> str:
         if self.sandbox is None:
             return "no sandbox is selected"
         name = shown_name(self.sandbox)
         if not self.sandbox.is_tracked:
-            return f"{name} has no name here: a adopts it"
+            return self.nameless_words(self.sandbox)
         if self.has_class("-viewing"):
             preview = self.query_one(FileView).preview
             return f"{preview.path} · {preview.words or 'empty'} · esc closes it"
         if self.listing is not None:
             return f"{name}:{self.listing.root}"
         if self.sandbox.state is SandboxState.RUNNING:
-            return f"r lists the files of {name}"
-        return f"{name} is {state_text(self.sandbox.state)}: r lists its files, which wakes it"
+            return f"{self.keys_to('tab_files')} lists the files of {name}"
+        keys = self.keys_to("files_refresh")
+        return f"{name} is {state_text(self.sandbox.state)}: {keys} lists its files, which wakes it"
 
     def _close_file(self) -> None:
         self.remove_class("-viewing")

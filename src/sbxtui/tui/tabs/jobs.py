@@ -286,23 +286,27 @@ class JobsTab(JobWork):
 
     # Drawing.
 
+    def keys_moved(self) -> None:
+        """The line below says keys."""
+        self._say()
+
     def draw(self) -> None:
         """Draw the list as it is now."""
         rows = self.query_one("#joblist", RowList)
         width, now = max(20, rows.size.width - 2), clock.now()
         rows.show([job_row(job, now, width) for job in self.jobs])
-        self.query_one("#jobs-head", Static).update(f"  {head_text(width)}" if self.jobs else "", layout=False)
+        self.say("#jobs-head", f"  {head_text(width)}" if self.jobs else "")
         self._say()
 
     def _say(self) -> None:
-        self.query_one("#jobs-status", Static).update(harmless_line(self._status()), layout=False)
+        self.say("#jobs-status", harmless_line(self._status()))
 
     def _status(self) -> str:
         sandbox = self.sandbox
         if sandbox is None:
             return "no sandbox is selected"
         if not sandbox.is_tracked:
-            return f"{shown_name(sandbox)} has no name here: a adopts it"
+            return self.nameless_words(sandbox)
         if self.followed is not None:
             return self._followed_words(self.followed)
         if self._problem:
@@ -313,7 +317,8 @@ class JobsTab(JobWork):
             return f"asking for the jobs of {shown_name(sandbox)} …"
         if sandbox.state is not SandboxState.RUNNING:
             return f"{shown_name(sandbox)} is {state_text(sandbox.state)}; no job of it is known here"
-        return f"nothing was run in {shown_name(sandbox)} yet, as far as is known here · r asks it"
+        keys = self.keys_to("job_refresh")
+        return f"nothing was run in {shown_name(sandbox)} yet, as far as is known here · {keys} asks it"
 
     def _followed_words(self, job: Job) -> str:
         view = self.query_one(OutputView)

@@ -308,7 +308,7 @@ class ShellTab(ShellWork):
         prompt = self.query_one("#shell-prompt", Static)
         if (words := harmless_line(console.prompt) + " " if console is not None else "$ ") != str(prompt.content):
             prompt.update(words)
-        self.query_one("#shell-status", Static).update(harmless_line(self._status(console)), layout=False)
+        self.say("#shell-status", harmless_line(self._status(console)))
         self.query_one("#shell-status").set_class(self._is_offering(console), "-offer")
 
     def _is_offering(self, console: Console | None) -> bool:

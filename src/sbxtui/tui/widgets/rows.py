@@ -70,6 +70,8 @@ class RowList(StyledView, can_focus=True):
     def show(self, rows: Sequence[Row]) -> None:
         """Show `rows`; the cursor stays on its key, or where it was when that is gone."""
         before = self.selected
+        if list(rows) == self.rows:
+            return
         at_key = {row.key: at for at, row in enumerate(rows)}
         self.rows = list(rows)
         if before is not None and before.key in at_key:

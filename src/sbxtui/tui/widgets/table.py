@@ -56,6 +56,7 @@ class FleetTable(StyledView, can_focus=True):
         self.fleet = fleet
         self._now = clock.now()
         self._slots: list[Slot] = []
+        self._laid_out_width = 0
         self._cursor_key = ""
         # What each line showed when it was last drawn: a look that tells nothing new draws nothing.
         self._drawn: dict[int, object] = {}
@@ -78,6 +79,9 @@ class FleetTable(StyledView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
+        if width != self._laid_out_width:
+            # The first rows may be there before the size is.
+            self._lay_out(width)
         if y == 0:
             return self._head(width)
         at = self.scroll_offset.y + y - 1
@@ -165,6 +169,7 @@ class FleetTable(StyledView, can_focus=True):
             self.scroll_to(y=cursor - shown + 1, animate=False, force=True)
 
     def _lay_out(self, width: int) -> None:
+        self._laid_out_width = width
         name_width = max((cell_len(shown_name(one)) for one in self.fleet.rows), default=0)
         slots = layout(width, name_width, wrong_width(self.fleet, self._now))
         if slots != self._slots:
