@@ -15,6 +15,8 @@ import pytest
 
 from tests.support.sbx import DEADLINE_S, Sbx
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
