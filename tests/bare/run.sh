@@ -5,6 +5,9 @@
 #
 #   run.sh [--full] [--keep]      --full runs `make test` too; --keep leaves the root behind and says where
 set -euo pipefail
+# Started in the background, a shell hands ignored signals down for good; the tests press Ctrl-C and hang up.
+[ "${SBX_BARE_SIGNALS:-}" ] || SBX_BARE_SIGNALS=default exec env --default-signal=INT,QUIT,HUP,TERM bash "$0" "$@"
+unset SBX_BARE_SIGNALS
 here=$(cd "$(dirname "$0")" && pwd)
 repository=$(git -C "$here" rev-parse --show-toplevel)
 suite=bookworm

@@ -17,7 +17,8 @@ from sbxtui.localcloud.runtimes.base import OwnKernel
 from sbxtui.localcloud.runtimes.runsc import Runsc
 from sbxtui.localcloud.sentry_watch import SentryWatch
 
-LIMITS = Limits(memory_bytes=64 * MIB, pids=64, vcpus=1, disk_bytes=8 * MIB, tmp_bytes=MIB, shm_bytes=MIB)
+# The kernel that is watched is the test process, which has grown large by the tests before.
+LIMITS = Limits(memory_bytes=4096 * MIB, pids=64, vcpus=1, disk_bytes=8 * MIB, tmp_bytes=MIB, shm_bytes=MIB)
 
 
 @dataclass(slots=True)

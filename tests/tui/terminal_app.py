@@ -38,7 +38,12 @@ def _hostile_cloud(root: Path) -> FakeCloud:
     bad = sandbox(
         name,
         labels={f"label{HOSTILE}": f"value{HOSTILE}"},
-        facts={"network": f"net{HOSTILE}", "isolation": f"isolation{HOSTILE}", f"fact{HOSTILE}": HOSTILE},
+        facts={
+            "guest_version": "v1",
+            "network": f"net{HOSTILE}",
+            "isolation": f"isolation{HOSTILE}",
+            f"fact{HOSTILE}": HOSTILE,
+        },
         image_arn=f"arn:aws:lambda:x:y:microvm-image:image{HOSTILE}",
         endpoint=f"host{HOSTILE}",
         state_reason=f"reason{HOSTILE}",

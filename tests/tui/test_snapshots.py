@@ -137,7 +137,7 @@ def changes(driver: Driver) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A screen: keys that lead to it, and what is true once it is there. `$tab` goes into that tab.
+    """A screen: keys that lead to it, and what is true once it is there. `$tab` goes into that tab, `SAID` is no key.
 
     `arrange` is called before each picture.
     """
@@ -158,6 +158,8 @@ def _pinned(driver: Driver) -> bool:
 
 
 TO_API = ("g", "j", "j")
+# No key: wait until something was said, and send it away.
+SAID = "said"
 SIGHTS = (
     Sight(
         "overview", busy, ("g", "j", "space"), lambda driver: driver.main.record and len(driver.main.fleet.marks) == 1
@@ -182,7 +184,12 @@ SIGHTS = (
         lambda driver: "4 changes" in driver.text() or "3 changes" in driver.text(),
         changes,
     ),
-    Sight("account", account, ("g",), lambda driver: "…4821" in driver.text() and "1234567" not in driver.text()),
+    Sight(
+        "account",
+        account,
+        ("g",),
+        lambda driver: driver.main.record and "…4821" in driver.text() and "1234567" not in driver.text(),
+    ),
     Sight("create", busy, ("n", *"lab"), is_over(CreateScreen, "$ sbx create lab")),
     Sight("confirm", busy, (*TO_API, "d"), is_over(ConfirmScreen, "ends `pytest -q`")),
     Sight("confirm_many", busy, ("asterisk", "d", "y", "4"), is_over(ConfirmScreen, "Type 5")),
@@ -197,12 +204,14 @@ SIGHTS = (
     Sight(
         "failed",
         refusing,
-        (*TO_API, "p"),
+        (*TO_API, "p", SAID),
         lambda driver: "may run 2 sandboxes" in driver.text() and driver.main.fleet.failures,
         lambda driver: driver.main.notify("stop: it may not (o explains)", severity="error", timeout=60),
     ),
-    Sight("explain", refusing, (*TO_API, "p", "o"), is_over(PageScreen, "ask AWS for more")),
-    Sight("messages", refusing, (*TO_API, "p", "s", "exclamation_mark"), is_over(PageScreen, "may run 2 sandboxes")),
+    Sight("explain", refusing, (*TO_API, "p", SAID, "o"), is_over(PageScreen, "ask AWS for more")),
+    Sight(
+        "messages", refusing, (*TO_API, "p", SAID, "s", "exclamation_mark"), is_over(PageScreen, "may run 2 sandboxes")
+    ),
     Sight("first_run", empty, (), lambda driver: "no sandboxes yet" in driver.text()),
     Sight("unreachable", away, ("g",), lambda driver: driver.text().count("? unknown") >= 3),
     Sight(
@@ -224,20 +233,30 @@ async def test_the_screen(sight: Sight, tmp_path: Path, snapshot: SnapshotAssert
     pictures = snapshot.use_extension(SVGImageExtension)
     async with dashboard(tmp_path, sight.cloud(tmp_path), size=SIZES[0]) as driver:
         for key in sight.keys:
+            if key == SAID:
+                # A dialog would keep what is said below it.
+                await driver.until(driver.toasts)
+                await driver.until(lambda: has_no_toasts(driver))
+                continue
             go = (key_of_action(f"tab_{key[1:]}"), "tab") if key.startswith("$") else (key,)
             await driver.press(*go)
         different = []
         for (width, height), theme in product(SIZES, THEMES):
             await driver.pilot.resize_terminal(width, height)
             driver.app.theme = f"sbx-{theme}"
-            # What was said goes by itself after a while.
-            driver.app.clear_notifications()
+            await driver.until(lambda: has_no_toasts(driver))
             sight.arrange(driver)
             await driver.until(lambda: sight.is_so(driver))
             name = f"{width}x{height}-{theme}"
             if pictures(name=name) != await picture(driver):
                 different.append(name)
     assert different == [], "looks different; --snapshot-update draws them anew: then look at them"
+
+
+def has_no_toasts(driver: Driver) -> bool:
+    """What was said goes by itself after a while: here, before the picture."""
+    driver.app.clear_notifications()
+    return not driver.app.screen.query("Toast")
 
 
 async def picture(driver: Driver) -> str:
