@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.sbx import Sbx
-
-pytestmark = pytest.mark.long
 
 
 def test_a_person_creates_works_suspends_resumes_and_removes(sbx: Sbx, tmp_path: Path) -> None:
