@@ -11,7 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from sbxtui.core.jobs import Job, JobState
-from sbxtui.core.model import Sandbox, SandboxState
+from sbxtui.core.model import SandboxState
 from sbxtui.core.text import harmless_line
 from sbxtui.tui import clock
 from sbxtui.tui.actions import SANDBOXES, Action
@@ -19,7 +19,6 @@ from sbxtui.tui.fleet import key_of
 from sbxtui.tui.jobrows import SHORT_ID, count_text, details_of, head_text, job_row, ordered
 from sbxtui.tui.screens.choose import ChooseScreen
 from sbxtui.tui.screens.confirm import ConfirmScreen
-from sbxtui.tui.tabs.base import View
 from sbxtui.tui.tabs.jobwork import Done, JobWork, Said, Told
 from sbxtui.tui.widgets.output import OutputView
 from sbxtui.tui.widgets.rows import RowList
@@ -56,7 +55,6 @@ class JobsTab(JobWork):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.sandbox: Sandbox | None = None
         self.jobs: list[Job] = []
         self.followed: Job | None = None
         self._known: dict[str, list[Job]] = {}
@@ -72,40 +70,25 @@ class JobsTab(JobWork):
 
     # Which sandbox.
 
-    def show(self, view: View) -> None:
-        """Keep to the selected sandbox. Going there is no wish to ask it: what was noted here is shown."""
-        before, self.sandbox = self.sandbox, view.sandbox
-        is_other = self.sandbox is None or before is None or key_of(before) != key_of(self.sandbox)
-        if is_other:
-            self._close_output()
-            self.jobs, self._problem, self._is_told = [], "", False
-            if self.sandbox is not None:
-                self.jobs = self._known.get(key_of(self.sandbox), [])
-            self.draw()
-        if is_other or before is None or self.sandbox is None or before.state is not self.sandbox.state:
-            self._watch(is_asked=False)
+    def turned(self) -> None:
+        """What was noted here of its jobs is shown at once."""
+        self._close_output()
+        self.jobs, self._problem, self._is_told = [], "", False
+        if self.sandbox is not None:
+            self.jobs = self._known.get(key_of(self.sandbox), [])
+        self.draw()
 
     def opened(self) -> None:
         """Another store may be open now."""
         self._known.clear()
-        self._watch(is_asked=False)
+        super().opened()
 
-    def brought(self) -> None:
-        """The person came here: ask the sandbox."""
-        self._watch(is_asked=True)
-
-    def on_show(self) -> None:
-        self._watch(is_asked=True)
-
-    def on_hide(self) -> None:
-        # What nobody sees is not asked for.
-        self.workers.cancel_group(self, "jobs")
-
-    def _watch(self, *, is_asked: bool) -> None:
-        if self.display and self.main.is_open and self.sandbox is not None and self.sandbox.is_tracked:
+    def begin_watch(self, *, is_asked: bool) -> None:
+        """Keep the list as it is now."""
+        if self.sandbox is not None and self.is_watchable:
             self.watch_jobs(self.sandbox, is_asked=is_asked)
         else:
-            self.workers.cancel_group(self, "jobs")
+            self.end_watch()
 
     @property
     def selected(self) -> Job | None:
@@ -165,7 +148,7 @@ class JobsTab(JobWork):
             self.main.failed(message.doing, message.error)
         else:
             self.main.tell(message.words)
-        self._watch(is_asked=True)
+        self.begin_watch(is_asked=True)
 
     @on(OutputView.Changed)
     def output_changed(self) -> None:
@@ -249,7 +232,7 @@ class JobsTab(JobWork):
 
     def do_job_refresh(self) -> None:
         """Ask the sandbox."""
-        self._watch(is_asked=True)
+        self.begin_watch(is_asked=True)
 
     def do_output_stop(self) -> None:
         """Copy what is selected, else signal what is followed."""

@@ -16,7 +16,7 @@ from sbxtui.core.model import Sandbox
 from sbxtui.tui.endings import result_words
 from sbxtui.tui.feeding import feeder
 from sbxtui.tui.fleet import key_of
-from sbxtui.tui.tabs.base import Tab
+from sbxtui.tui.tabs.watching import WatchingTab
 from sbxtui.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -57,8 +57,10 @@ class Done(Message):
         self.error = error
 
 
-class JobWork(Tab):
+class JobWork(WatchingTab):
     """A tab that can work on a sandbox's jobs."""
+
+    WATCH_GROUP = "jobs"
 
     @work(exclusive=True, group="jobs", exit_on_error=False)
     async def watch_jobs(self, sandbox: Sandbox, *, is_asked: bool) -> None:

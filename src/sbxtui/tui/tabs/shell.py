@@ -38,7 +38,6 @@ class ShellTab(ShellWork):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.consoles: dict[str, Console] = {}
-        self.sandbox: Sandbox | None = None
 
     def compose(self) -> ComposeResult:
         yield OutputView(id="output")
@@ -59,36 +58,23 @@ class ShellTab(ShellWork):
 
     def show(self, view: View) -> None:
         """Show the console of the sandbox under the cursor; one that stopped is not followed into its sleep."""
-        before, self.sandbox = self.sandbox, view.sandbox
-        is_other = before is None or self.sandbox is None or key_of(before) != key_of(self.sandbox)
-        self._keep_early_console()
-        line = self.query_one(LineInput)
-        line.disabled = self.sandbox is None or self.is_read_only
-        if is_other:
-            console = self._current()
-            self.query_one(OutputView).show(console.transcript if console else Transcript())
-            if console is not None:
-                line.use(console.history)
-        if is_other or before is None or self.sandbox is None or before.state is not self.sandbox.state:
-            self._watch(is_asked=False)
+        super().show(view)
+        self.query_one(LineInput).disabled = self.sandbox is None or self.is_read_only
         self._park_sleepers(view)
         self.refresh_status()
+
+    def turned(self) -> None:
+        """What was run there stands where it was left."""
+        self._keep_early_console()
+        console = self._current()
+        self.query_one(OutputView).show(console.transcript if console else Transcript())
+        if console is not None:
+            self.query_one(LineInput).use(console.history)
 
     def opened(self) -> None:
         """Another store may be open now: its sandboxes are others."""
         self.consoles.clear()
-        self._watch(is_asked=False)
-
-    def brought(self) -> None:
-        """The person came here."""
-        self._watch(is_asked=True)
-
-    def on_show(self) -> None:
-        self._watch(is_asked=True)
-
-    def on_hide(self) -> None:
-        # What others run is shown again from where it was left.
-        self.workers.cancel_group(self, "lines")
+        super().opened()
 
     def tick(self) -> None:
         """What runs runs longer."""
@@ -101,11 +87,12 @@ class ShellTab(ShellWork):
         alone = [one for one in self.consoles.values() if one.running is not None and one.running.stop is not None]
         return [f"{len(alone)} running command{'s' * (len(alone) != 1)}"] * bool(alone)
 
-    def _watch(self, *, is_asked: bool) -> None:
+    def begin_watch(self, *, is_asked: bool) -> None:
+        """Show the lines that others give this shell."""
         sandbox = self.sandbox
-        is_shown = self.display and self.main.is_open and sandbox is not None and sandbox.is_tracked
-        if not is_shown or sandbox is None or sandbox.has_old_guest or sandbox.state is not SandboxState.RUNNING:
-            self.workers.cancel_group(self, "lines")
+        is_awake = sandbox is not None and sandbox.state is SandboxState.RUNNING and not sandbox.has_old_guest
+        if sandbox is None or not (is_awake and self.is_watchable):
+            self.end_watch()
             return
         console = self._made_console(sandbox)
         self.watch_lines(sandbox, console, is_asked=is_asked or bool(console.cursors))

@@ -21,7 +21,7 @@ from sbxtui.core.text import harmless_line
 from sbxtui.tui import linehistory
 from sbxtui.tui.console import Console, Running
 from sbxtui.tui.endings import result_words
-from sbxtui.tui.tabs.base import Tab
+from sbxtui.tui.tabs.watching import WatchingTab
 
 # Of lines that ended before somebody looked, so many are shown, with so much of what each said last.
 _PAST_LINES = 10
@@ -52,8 +52,10 @@ class Completed(Message):
         self.found = found
 
 
-class ShellWork(Tab):
+class ShellWork(WatchingTab):
     """A tab that can work in sandboxes' shared shells."""
+
+    WATCH_GROUP = "lines"
 
     # Lines of ours.
 
