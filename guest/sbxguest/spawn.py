@@ -158,9 +158,6 @@ def start(spec: Spec, plumbing: Plumbing, doors: Sequence[int] = ()) -> int:
             return _exec_first(spec, lambda program: _spawn(program, spec, plumbing))
     except OSError as exc:
         raise SpawnFailed("spawn", exc.errno or errno.EIO) from exc
-    except ValueError as exc:
-        # What cannot be a word or a variable at all.
-        raise SpawnFailed("spawn", errno.EINVAL) from exc
     finally:
         os.chdir("/")
 
@@ -233,6 +230,9 @@ def _exec_first(spec: Spec, launch: Callable[[bytes], int]) -> int:
     for program in _candidates(spec):
         try:
             return launch(program)
+        except ValueError as exc:
+            # What cannot be a word or a variable at all.
+            raise SpawnFailed("spawn", errno.EINVAL) from exc
         except OSError as exc:
             reason = exc.errno or errno.EIO
             if reason not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
