@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from sbxtui.core.model import Event
-from sbxtui.core.text import harmless_line, iso
+from sbxtui.core.text import counted, harmless_line, iso
 from sbxtui.tui.actions import SANDBOXES, Action
 from sbxtui.tui.changes import Change, changes_of
 from sbxtui.tui.tabs.base import Tab, View
@@ -141,11 +141,7 @@ class ActivityTab(Tab):
             rows.move_to(len(shown) - 1)
         failed = sum(one.is_failure for one in shown)
         of = "all sandboxes" if is_all else harmless_line(self._subject or "", limit=63) or "what has no name here"
-        words = (
-            f"{len(shown)} change{'s' * (len(shown) != 1)} of {of} · {failed} failed"
-            if shown
-            else f"no changes of {of} yet"
-        )
+        words = f"{counted(len(shown), 'change')} of {of} · {failed} failed" if shown else f"no changes of {of} yet"
         other = "" if self._subject is None else " · A: this one" if self.is_all else " · A: all sandboxes"
         self.query_one("#activity-status", Static).update(words + other, layout=False)
 

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 
 from sbxtui.core.jobs import TerminalSize
 from sbxtui.core.model import Sandbox, SandboxState
-from sbxtui.core.text import harmless_line
+from sbxtui.core.text import counted, harmless_line
 from sbxtui.tui.actions import SANDBOXES
 from sbxtui.tui.completing import completed, word_at
 from sbxtui.tui.console import Console, Running
@@ -85,7 +85,7 @@ class ShellTab(ShellWork):
     def busy_words(self) -> list[str]:
         """What leaving would end: lines of old guests, which keep none."""
         alone = [one for one in self.consoles.values() if one.running is not None and one.running.stop is not None]
-        return [f"{len(alone)} running command{'s' * (len(alone) != 1)}"] * bool(alone)
+        return [counted(len(alone), "running command")] * bool(alone)
 
     def begin_watch(self, *, is_asked: bool) -> None:
         """Show the lines that others give this shell."""
