@@ -58,6 +58,16 @@ def test_ten_processes_open_a_fresh_home_fifty_times_at_once(home: Home) -> None
     assert [found for five in results for found in five] == [{"names": 0, "notice": False}] * 50
 
 
+def test_opening_the_store_again_keeps_the_locks_of_whoever_has_it_open_in_this_process(
+    home: Home, store: Store
+) -> None:
+    Store.open(home).close()
+    # Without its lock, another process would believe itself alone and take the log away under this one.
+    assert run_together(home, [("lock_alone",)]) == [{"alone": False}]
+    store.close()
+    assert run_together(home, [("lock_alone",)]) == [{"alone": True}]
+
+
 def test_a_process_killed_inside_a_change_leaves_everything_as_it_was(home: Home, store: Store) -> None:
     registry = Registry(store)
     registry.adopt("local", "calm-otter", record("microvm-1"), actor="test")

@@ -6,6 +6,7 @@ A worker says `ready`, waits for a line on stdin, acts, and prints one JSON docu
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import random
 import resource
@@ -63,6 +64,17 @@ def open_five(home: Home) -> object:
 
     with ThreadPoolExecutor(5) as pool:
         return list(pool.map(open_one, range(5)))
+
+
+def lock_alone(home: Home) -> object:
+    """Whether no other process holds the lock that SQLite shares between all who have a file open."""
+    shared_first, shared_size = 0x40000002, 510
+    with home.store_file.open("r+b") as stream:
+        try:
+            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB, shared_size, shared_first)
+        except OSError:
+            return {"alone": False}
+    return {"alone": True}
 
 
 def reserve(home: Home, name: str) -> object:
@@ -249,6 +261,7 @@ ACTIONS: dict[str, Callable[..., object]] = {
         *(
             open_only,
             open_five,
+            lock_alone,
             reserve,
             churn,
             hang_in_transaction,

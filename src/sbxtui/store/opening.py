@@ -22,7 +22,6 @@ BUSY_TIMEOUT_S = 15.0
 _LOCK_TIMEOUT_S = 30.0
 _COPY_TIMEOUT_S = 5.0
 _LOCK_POLL_S = 0.01
-_MAGIC = b"SQLite format 3\x00"
 _SIDE_FILES = ("", "-wal", "-shm")
 
 
@@ -82,7 +81,7 @@ def suspect_file(file: Path) -> Path:
 
 def _open_current(file: Path) -> sqlite3.Connection | None:
     """The quick way in: an intact file of exactly our version. None for everything else."""
-    if not _has_magic(file) or suspect_file(file).exists():
+    if _is_blank(file) or suspect_file(file).exists():
         return None
     connection = None
     try:
@@ -128,7 +127,7 @@ def _copy(file: Path) -> sqlite3.Connection:
     """What the file holds, in memory. Opening a WAL file needs room for its shared index, and there is none."""
     copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
-        if _has_magic(file):
+        if not _is_blank(file):
             # An exclusive user needs no shared index. It excludes others only while it copies; where others have the
             # file open already, their index is there and this was not needed.
             source = sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, timeout=_COPY_TIMEOUT_S)
@@ -179,18 +178,22 @@ def _check_reader(connection: sqlite3.Connection, file: Path) -> None:
         )
 
 
-def _has_magic(file: Path) -> bool:
+def _is_blank(file: Path) -> bool:
+    """Whether there is no file yet, or nothing in it.
+
+    What is in it only SQLite may look at: POSIX locks belong to the process, so that closing the file after a look of
+    our own would give up those of every other connection this process has (sqlite.org/howtocorrupt.html, 2.2).
+    """
     try:
-        with file.open("rb") as stream:
-            return stream.read(len(_MAGIC)) == _MAGIC
+        return file.stat().st_size == 0
     except OSError:
-        return False
+        return True
 
 
 def _is_damaged(file: Path) -> bool:
     """Whether the file holds something that is no readable database. Missing and empty files are not damaged."""
     try:
-        if not file.exists() or file.stat().st_size == 0:
+        if not file.exists() or _is_blank(file):
             return False
         if not file.is_file():
             raise StoreError(f"the store `{file}` is no file", hint="move it away, or set SBX_HOME")
@@ -198,8 +201,6 @@ def _is_damaged(file: Path) -> bool:
             return False
     except OSError as exc:
         raise failures.folder_error(exc, file.parent) from exc
-    if not _has_magic(file):
-        return True
     connection = None
     try:
         connection = _connect(file)
