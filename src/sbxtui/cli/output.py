@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from sbxtui.cli.fitting import GAP, Cut, Fitted, cells, fit, padded, shortened
 from sbxtui.core.errors import SbxError
 from sbxtui.core.text import brief, harmless, harmless_line, iso
 
 if TYPE_CHECKING:
+    from sbxtui.cli.fitting import Cut
     from sbxtui.core.threads import Lane
 
 # In place of a file's name in an OSError of one of our streams.
@@ -88,6 +88,9 @@ class Output:
             for name in names:
                 self.line(harmless_line(name))
             return
+        # Imported here: `--help` and mistakes draw no table, and dataclasses are a large import.
+        from sbxtui.cli.fitting import GAP, Fitted, cells, fit, padded, shortened
+
         lines = [tuple(harmless_line(cell) for cell in row) for row in rows]
         width = terminal_columns() if cuts and not is_wide else 0
         if self.is_json:
