@@ -31,9 +31,11 @@ run: $(RUN_STAMP)
 test: $(DEV_STAMP)
 	$(PYTEST) -m "$(TESTS)" $(ARGS)
 
+# Most tests wait for other processes most of the time, so that five of them keep two cores busy.
+check: JOBS := 5
 check:
 	@$(MAKE) --no-print-directory -k -j 2 lint
-	@$(MAKE) --no-print-directory test TESTS="$(TESTS) and not long"
+	@$(MAKE) --no-print-directory test TESTS="$(TESTS) and not long" JOBS=$(JOBS)
 
 # One target per tool, so that `make -k lint` tells everything that is wrong.
 lint: lint-style lint-format lint-types lint-layers

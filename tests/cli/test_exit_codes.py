@@ -86,6 +86,7 @@ def test_a_reader_that_leaves_ends_the_line_quietly(sbx: Sbx, app: str) -> None:
     assert done.returncode == 128 + signal.SIGPIPE
 
 
+@pytest.mark.long
 def test_another_isolation_than_this_home_gives_is_7_and_the_way_it_names_lasts(tmp_path: Path) -> None:
     with sbx_home(tmp_path / "home") as own:
         own.ok("create", "kept", "-m", "512")

@@ -44,6 +44,7 @@ def test_a_shortened_line_is_never_wider_than_it_may_be(text: str, width: int) -
     assert cells(shortened(text, width)) <= width
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [30, 60, 80, 200])
 def test_no_line_of_a_list_is_wider_than_the_terminal(sbx: Sbx, app: str, columns: int) -> None:
     for words in (

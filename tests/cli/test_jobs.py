@@ -172,6 +172,7 @@ def test_quiet_lists_are_what_other_verbs_call_their_rows_by(sbx: Sbx, app: str)
     assert "pypi" in sbx.ok("network", "--presets", "-q").out.splitlines()
 
 
+@pytest.mark.long
 def test_a_prefix_of_several_jobs_names_them(sbx: Sbx, app: str) -> None:
     jobs = [sbx.ok("exec", "-d", app, "--", "true").out for _ in range(17)]
     first = next(one[0] for one in jobs if sum(other[0] == one[0] for other in jobs) > 1)

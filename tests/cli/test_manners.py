@@ -49,6 +49,7 @@ def test_sorting_can_run_backwards(sbx: Sbx, app: str, keys: str) -> None:
     assert app in sbx.ok("ls", "-q", "--sort", keys).out.split()
 
 
+@pytest.mark.long
 def test_every_verb_has_a_document_under_json(sbx: Sbx, app: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     lines = [

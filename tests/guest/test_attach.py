@@ -98,6 +98,7 @@ async def test_more_input_than_the_window_is_refused_and_can_be_sent_again(
     assert int(me.output) == pieces * piece
 
 
+@pytest.mark.long
 async def test_ends_without_number_are_refused_while_the_first_waits(
     guest: GuestProcess, http: httpx.AsyncClient
 ) -> None:

@@ -159,6 +159,7 @@ async def test_a_very_deep_tree_is_removed(guest: GuestProcess, ops: Ops) -> Non
     assert list(guest.workdir.iterdir()) == []
 
 
+@pytest.mark.long
 async def test_a_huge_folder_is_listed_whole_with_an_end_that_says_so(guest: GuestProcess, ops: Ops) -> None:
     for number in range(5_000):
         (guest.workdir / f"{number:05d}").touch()

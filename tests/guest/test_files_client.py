@@ -153,6 +153,7 @@ async def test_operations_do_what_they_say(files: GuestFiles) -> None:
     assert not listing.is_truncated
 
 
+@pytest.mark.long
 async def test_a_long_listing_is_cut_where_asked_and_whole_where_not(guest: GuestProcess, files: GuestFiles) -> None:
     for number in range(3_000):
         (guest.workdir / f"{number:04d}").touch()

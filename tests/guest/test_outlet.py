@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.guest.test_bridge import WAIT_S, dial, running_bridge
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -60,6 +62,7 @@ async def test_a_program_that_came_first_waits_for_the_host(tmp_path: Path) -> N
         host_writer.close()
 
 
+@pytest.mark.long
 async def test_without_a_host_a_program_is_told_so_in_http(tmp_path: Path) -> None:
     async with outlet(tmp_path) as (_, port), asyncio.timeout(WAIT_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

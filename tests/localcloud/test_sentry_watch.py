@@ -81,7 +81,7 @@ def test_a_file_without_a_name_that_is_held_open_counts(watched: Watched) -> Non
     "note",
     [
         '{"limit": "memory", "used": 1e999}',
-        "[" * 100_000,
+        pytest.param("[" * 100_000, id="nested too deeply"),
         '{"limit": "memory", "used": NaN}',
         '{"limit": "memory", "pid": [1]}',
         "[]",

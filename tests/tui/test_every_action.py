@@ -12,6 +12,8 @@ from tests.tui.acting import Scene, perform
 from tests.tui.driving import dashboard
 from tests.tui.scenes import SCENES
 
+pytestmark = pytest.mark.long
+
 
 def test_every_action_has_a_key_and_a_scene_in_which_it_is_pressed(tmp_path: Path) -> None:
     ids = [action.id for action in all_actions()]

@@ -99,6 +99,7 @@ async def test_the_key_that_lists_the_files_is_one_that_works_in_the_list(tmp_pa
         await driver.until(lambda: tab(driver).listing is not None)
 
 
+@pytest.mark.long
 async def test_download_upload_rename_folder_and_delete(tmp_path: Path) -> None:
     work = tmp_path / "box" / "work"
     async with dashboard(tmp_path, cloud_with_files(tmp_path)) as driver:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual.strip import Strip
 from textual.widgets import Input
 
@@ -11,6 +12,8 @@ from sbxtui.core.errors import ControlUnavailable
 from sbxtui.core.model import SandboxState
 from tests.support.fake_services import FakeCloud, OnOutput, sandbox
 from tests.tui.driving import Driver, dashboard
+
+pytestmark = pytest.mark.long
 
 ATTACKS = (
     "\x1b]52;c;ZXZpbA==\x07",  # clipboard

@@ -88,6 +88,7 @@ async def test_enter_follows_a_job_live_and_esc_comes_back(scene: GuestScene) ->
         assert tab(driver).first_inside().has_focus
 
 
+@pytest.mark.long
 async def test_following_a_flood_keeps_answering_keys_in_bounded_memory(scene: GuestScene) -> None:
     job = await start(scene, "yes")
     async with jobs_tab(scene) as driver:

@@ -117,6 +117,7 @@ async def test_lines_of_others_show_up_with_their_author(scene: GuestScene) -> N
             await driver.until(lambda: "\n/tmp\n" in printed(driver))
 
 
+@pytest.mark.long
 async def test_a_flood_leaves_keys_answered_and_memory_bounded(scene: GuestScene) -> None:
     async with shell_tab(scene) as driver:
         await run(driver, "yes")

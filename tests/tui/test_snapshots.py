@@ -33,6 +33,8 @@ from tests.support.fake_services import FakeCloud, OnOutput, job, sandbox
 from tests.tui.acting import key_of_action
 from tests.tui.driving import Driver, dashboard
 
+pytestmark = pytest.mark.long
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SIZES = ((80, 24), (160, 48))
 THEMES = ("dark", "light")

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from fcntl import ioctl
 from pathlib import Path
 
+import pytest
+
 from sbxtui.tui.terminal import LosableFile
 from tests.architecture.source import ROOT
 from tests.tui.driving import tab_key
@@ -155,6 +157,7 @@ _EVERY_TEXT = (
 )
 
 
+@pytest.mark.long
 def test_what_a_sandbox_says_reaches_the_terminal_as_text_only(tmp_path: Path) -> None:
     with terminal(tmp_path) as term:
         term.send("gehello\r")
