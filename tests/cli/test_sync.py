@@ -137,6 +137,26 @@ def test_what_an_agent_did_is_reviewed_taken_over_and_taken_back(sbx: Sbx, app: 
     assert not (project / "out").exists()
 
 
+def test_what_cannot_be_taken_back_is_named_and_stands_in_the_way_of_nothing_before_it(
+    sbx: Sbx, app: str, project: Path
+) -> None:
+    (project / "b.txt").write_text("base\n")
+    sbx.ok("sync", app, str(project), "--once")
+    for name in ("b.txt", "src/a.txt"):
+        sbx.ok("exec", app, "--no-flush", "--", "sh", "-c", f"echo agent > {name}")
+        sbx.ok("sync", "pull", app, "--yes")
+    (project / "src" / "a.txt").write_text("since then\n")
+    left = sbx("sync", "undo", app, "--yes")
+    assert (left.code, "src/a.txt (changed_meanwhile)" in left.err, "--again" in left.err) == (10, True, True)
+    sbx.ok("sync", "undo", app, "--yes")
+    assert (project / "b.txt").read_text() == "base\n"
+    again = sbx("sync", "undo", app, "--yes")
+    assert (again.code, "--again" in again.err) == (4, True)
+    (project / "src" / "a.txt").write_text("agent\n")
+    sbx.ok("sync", "undo", app, "--yes", "--again")
+    assert (project / "src" / "a.txt").read_text() == "base\n"
+
+
 @pytest.mark.parametrize(("side", "content"), [("--local", "mine"), ("--guest", "theirs")])
 def test_a_conflict_is_decided_for_one_side(sbx: Sbx, app: str, project: Path, side: str, content: str) -> None:
     sbx.ok("sync", app, str(project), "--once")
@@ -215,20 +235,21 @@ def test_mistakes_are_told_before_anything_is_done(sbx: Sbx, app: str, project: 
 
 
 @pytest.mark.slow
-def test_removing_a_sandbox_tells_what_was_not_taken_over_and_ends_its_detached_sync(sbx: Sbx, project: Path) -> None:
+def test_a_detached_sync_goes_on_under_another_name_and_ends_with_its_sandbox(sbx: Sbx, project: Path) -> None:
     sbx.ok("create", "gone", "--memory", "512")
     sbx.ok("exec", "gone", "--", "sh", "-c", "echo theirs > new.txt")
     sbx.ok("sync", "gone", str(project), "--detach")
     until(lambda: state(sbx, "gone") == "watching")
     refused = sbx("rm", "gone")
-    assert (refused.code, "1 changes that were not taken over" in refused.err) == (2, True)
-    sbx.ok("rm", "gone", "--yes")
+    assert (refused.code, "1 change that nobody took over" in refused.err) == (2, True)
+    sbx.ok("rename", "gone", "away")
+    (project / "renamed").touch()
+    until(lambda: sbx("exec", "away", "--no-flush", "--", "test", "-e", "renamed").code == 0)
+    assert [one["sandbox"] for one in sbx.ok("sync", "ls", "--json").json] == ["away"]
+    sbx.ok("rm", "away", "--yes")
+    assert sbx.ok("sync", "ls", "--json").json == []
     (project / "after").touch()
-    until(
-        lambda: (
-            [one["wanted"] for one in sbx.ok("sync", "ls", "--json").json if one["sandbox"] == "gone"] == ["stopped"]
-        )
-    )
+    until(lambda: not list((sbx.home / "state" / "sync").iterdir()))
 
 
 def test_events_tell_who_synced(sbx: Sbx, app: str, project: Path) -> None:

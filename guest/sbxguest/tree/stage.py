@@ -25,7 +25,7 @@ STAGE_PREFIX = ".sbx-stage-"
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _syncfs = getattr(ctypes.CDLL(None), "syncfs", None)
 _CHUNK_BYTES = 1024 * 1024
-_NAMES = ("incoming", "blobs", "trash", "batches")
+STAGE_FOLDERS = ("incoming", "blobs", "trash", "batches")
 
 
 def stage_paths(root: Root, *, outside: str = "") -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class Stage:
     def is_case_sensitive(self) -> bool:
         """Whether names here differ by case."""
         try:
-            os.stat(_NAMES[0].upper(), dir_fd=self.fd)
+            os.stat(STAGE_FOLDERS[0].upper(), dir_fd=self.fd)
         except FileNotFoundError:
             return True
         return False
@@ -138,7 +138,7 @@ def _opened_at(path: str, root: Root) -> tuple[int, dict[str, int]]:
     fd = _open_at(path, root)
     folders: dict[str, int] = {}
     try:
-        for name in _NAMES:
+        for name in STAGE_FOLDERS:
             folders[name] = _folder_in(fd, name)
     except OSError:
         for opened in (*folders.values(), fd):

@@ -50,7 +50,7 @@ async def _flush(call: Call, row: Registration) -> None:
     """What was saved in a synced folder before this command is there when the command runs."""
     if call.args.no_flush:
         return
-    link = await asyncio.to_thread(call.services.links.find, row.context, "sync", row.name)
+    link = await asyncio.to_thread(call.services.links.find, row.context, "sync", row.id)
     if link is None or not (link.is_served or link.is_detached) or link.wanted is not Wanted.RUNNING:
         return
     try:

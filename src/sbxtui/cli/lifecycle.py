@@ -104,7 +104,9 @@ async def rm(call: Call) -> int:
         noun = f"`{targets[0].name}`" if len(targets) == 1 else f"{len(targets)} sandboxes"
         call.confirm(f"remove {noun} for good", consequences=[_loss(row, call) for row in targets])
     remove = partial(call.services.sandboxes.remove, is_waiting=call.args.wait)
-    return show.outcomes(call.out, await for_each(targets, remove))
+    outcomes = await for_each(targets, remove)
+    await _sweep_syncs(call)
+    return show.outcomes(call.out, outcomes)
 
 
 async def wait(call: Call) -> int:
@@ -141,6 +143,7 @@ async def prune(call: Call) -> int:
         what += [counted(count, "ended sandbox", "ended sandboxes")] if count else []
         call.confirm(f"forget {' and '.join(what)}", consequences=gone)
         gone = await _forget_names(call) if gone else []
+        await _sweep_syncs(call)
         count = await _forget_ended(call)
     if call.out.is_json:
         call.out.json(gone)
@@ -205,9 +208,17 @@ async def _rm_untracked(call: Call, sandbox_id: SandboxId) -> int:
 
 def _loss(row: Registration, call: Call) -> str:
     loss = f"{row.name}: its memory, its files in {call.settings.workdir}, its running jobs"
-    link = call.services.links.find(row.context, "sync", row.name)
-    changes = link.status.get("guest_changes", 0) if link is not None else 0
-    return f"{loss}, {changes} changes that were not taken over (`sbx sync pull {row.name}`)" if changes else loss
+    link = call.services.links.find(row.context, "sync", row.id)
+    changes = int(link.status.get("guest_changes", 0)) if link is not None else 0
+    if not changes:
+        return loss
+    return f"{loss}, {counted(changes, 'change')} that nobody took over (`sbx sync pull {row.name}`)"
+
+
+async def _sweep_syncs(call: Call) -> None:
+    """What syncs of sandboxes that are gone left here; nothing is loaded where nothing was ever synced."""
+    if (call.settings.home.state_dir / "sync").is_dir():
+        await call.services.syncs.sweep()
 
 
 async def _would_remove(row: Registration) -> str:

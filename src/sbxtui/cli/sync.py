@@ -7,10 +7,11 @@ import time
 
 from sbxtui.cli.call import Call
 from sbxtui.core.errors import Incomplete, SbxError, UsageError
-from sbxtui.core.text import harmless_line, iso, short_size
+from sbxtui.core.model import Registration
+from sbxtui.core.text import counted, harmless_line, iso, short_size
 from sbxtui.services.runnerctl import start_runner
-from sbxtui.services.sync.model import Mode
-from sbxtui.services.sync.status import LinkState, Status, way_out
+from sbxtui.services.sync.model import Mode, OnConflict
+from sbxtui.services.sync.status import LinkState, Status, entries_of, way_out
 from sbxtui.services.sync.syncs import SyncSpec, local_root
 from sbxtui.store.links import Link, Wanted
 
@@ -25,19 +26,16 @@ async def start(call: Call) -> int:
     row = await call.services.sandboxes.find(args.sandbox)
     if args.once and args.detach:
         raise UsageError("`--once` ends at once, `--detach` never", hint="leave one of them out")
-    spec = SyncSpec(root, args.to, Mode(args.mode))
-    if args.accept_deletes and spec.mode is not Mode.MIRROR:
-        raise UsageError("only a mirror deletes what only the sandbox has", hint="leave `--accept-deletes` out")
+    spec = SyncSpec(root, args.to, Mode(args.mode), OnConflict(args.on_conflict))
+    _check(spec, accepts_deletes=args.accept_deletes)
     if args.detach:
         await syncs.detach(row, spec)
-        if args.accept_deletes:
-            await syncs.accept_deletes(row)
+        await _accept(call, row)
         call.out.note(f"`sbx sync status {row.name}` tells how it is, `sbx sync stop {row.name}` ends it")
         call.out.result({"sandbox": row.name, "detached": True})
         return 0
     link = await asyncio.to_thread(syncs.take, row, spec)
-    if args.accept_deletes:
-        await syncs.accept_deletes(row)
+    await _accept(call, row)
     teller = _Teller(call, row.name)
     if args.once:
         return _finish(call, row.name, await syncs.once(row, link, teller.tell))
@@ -46,6 +44,15 @@ async def start(call: Call) -> int:
     call.out.note("stopped")
     call.out.result(status.as_json())
     return 0
+
+
+def _check(spec: SyncSpec, *, accepts_deletes: bool) -> None:
+    if accepts_deletes and spec.mode is not Mode.MIRROR:
+        raise UsageError("only a mirror deletes what only the sandbox has", hint="leave `--accept-deletes` out")
+    if spec.on_conflict in (OnConflict.GUEST, OnConflict.MERGE) and spec.mode is not Mode.TWO_WAY:
+        raise UsageError(
+            f"`--on-conflict {spec.on_conflict}` changes files here, and this sync does not", hint="add --mode two-way"
+        )
 
 
 async def ls(call: Call) -> int:
@@ -68,7 +75,8 @@ async def status(call: Call) -> int:
         return 0
     said = link.status
     call.out.line(f"{link.spec.get('root')} → {link.sandbox}:{link.spec.get('to') or '(its work folder)'}")
-    call.out.line(f"{_state(link)}: {said.get('entries', 0)} entries, {said.get('pending', 0)} changes to carry over")
+    entries, pending = entries_of(int(said.get("entries", 0))), counted(int(said.get("pending", 0)), "change")
+    call.out.line(f"{_state(link)}: {entries}, {pending} to carry over")
     for key, words in (("conflict_count", "in conflict"), ("guest_changes", "changed in the sandbox only")):
         if said.get(key):
             call.out.line(f"{said[key]} {words}")
@@ -93,13 +101,15 @@ async def resume(call: Call) -> int:
     if link.status.get("halts"):
         await call.services.syncs.start_anew(row)
         call.out.note("what both sides agreed on is forgotten: nothing is deleted, and what differs is a conflict")
+    await _accept(call, row)
     return await _want(call, Wanted.RUNNING)
 
 
 async def stop(call: Call) -> int:
     """End a sync and forget what both sides agreed on."""
     row = await call.services.sandboxes.find(call.args.sandbox)
-    await call.services.syncs.end(row)
+    for folder in await call.services.syncs.end(row):
+        call.out.note(f"what it replaced on this machine is kept in {folder} for 7 days")
     call.out.result({"sandbox": row.name, "stopped": True})
     return 0
 
@@ -124,6 +134,14 @@ async def conflicts(call: Call) -> int:
     return 0
 
 
+async def _accept(call: Call, row: Registration) -> None:
+    """What a person agrees to for the first comparison."""
+    if call.args.accept_deletes:
+        await call.services.syncs.accept_deletes(row)
+    if call.args.accept_large:
+        await call.services.syncs.accept_large(row)
+
+
 async def _want(call: Call, wanted: Wanted) -> int:
     row = await call.services.sandboxes.find(call.args.sandbox)
     link = await call.services.syncs.want(row, wanted)
@@ -138,7 +156,8 @@ async def _want(call: Call, wanted: Wanted) -> int:
 def _finish(call: Call, name: str, status: Status) -> int:
     """What one comparison came to: problems and conflicts make the exit code 10."""
     call.out.result(status.as_json())
-    call.out.note(f"{status.pushed} changes carried over ({short_size(status.sent_bytes)}), {status.entries} entries")
+    carried = f"{counted(status.pushed, 'change')} carried over ({short_size(status.sent_bytes)})"
+    call.out.note(f"{carried}, {entries_of(status.entries)}")
     if status.guest_changes:
         call.out.note(f"{status.guest_changes} changed in the sandbox only: `sbx sync pull {name}` shows them")
     problem = _problem(name, status)
@@ -152,7 +171,7 @@ def _problem(name: str, status: Status) -> SbxError | None:
         return None
     said = status.as_json()
     return Incomplete(
-        f"{len(status.conflicts)} paths in conflict, {len(status.problems)} left alone",
+        f"{counted(len(status.conflicts), 'path')} in conflict, {len(status.problems)} left alone",
         hint=f"`sbx sync conflicts {name}` lists the first, `sbx sync status {name}` the others",
         details={"conflicts": said["conflicts"], "problems": said["problems"]},
     )
@@ -168,6 +187,7 @@ def _state(link: Link) -> str:
 def _link_json(link: Link) -> dict[str, object]:
     return {
         "sandbox": link.sandbox,
+        "sandbox_id": link.sandbox_id,
         "context": link.context,
         **{key: link.spec.get(key) for key in ("root", "to", "mode")},
         "wanted": link.wanted.value,
@@ -200,7 +220,7 @@ class _Teller:
             self._tell_equal(status)
         elif status.pending and now_s - self._told_s >= _SHOW_EVERY_S:
             self._told_s = now_s
-            self._call.out.progress(f"{status.pending} changes to go, {short_size(status.sent_bytes)} sent")
+            self._call.out.progress(f"{counted(status.pending, 'change')} to go, {short_size(status.sent_bytes)} sent")
         self._state, self._words = status.state, status.words
 
     def _tell_equal(self, status: Status) -> None:
@@ -208,4 +228,4 @@ class _Teller:
             self._call.out.json(status.as_json())
         else:
             conflicts = f", {len(status.conflicts)} in conflict" if status.conflicts else ""
-            self._call.out.progress(f"equal: {status.entries} entries, {status.pushed} carried over{conflicts}")
+            self._call.out.progress(f"equal: {entries_of(status.entries)}, {status.pushed} carried over{conflicts}")

@@ -1,4 +1,4 @@
-"""`sync pull`, `diff`, `resolve` and `undo`: what the sandbox changed, looked at and decided on by a person."""
+"""`sync pull` and `diff`: what the sandbox changed, looked at and taken over by a person."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from collections.abc import Callable, Sequence
 
 from sbxtui.cli.call import Call
 from sbxtui.cli.output import stdout_is_terminal
-from sbxtui.core.errors import Conflict, Incomplete, NotFound, UsageError
-from sbxtui.core.text import harmless_line, short_size
+from sbxtui.core.errors import Conflict, Incomplete, UsageError
+from sbxtui.core.text import counted, harmless_line, short_size
 from sbxtui.services.sync.compare import patch_of
-from sbxtui.services.sync.model import Path, Side
-from sbxtui.services.sync.pair import Outcomes, Pair
-from sbxtui.services.sync.review import Reviewed, only_seen, resolve, review, take_over
+from sbxtui.services.sync.model import Path
+from sbxtui.services.sync.pair import Outcomes
+from sbxtui.services.sync.review import Reviewed, only_seen, review, take_over
 from sbxtui.services.sync.status import shown
-from sbxtui.services.sync.undo import is_carried_on, undo
 from sbxtui.services.sync.views import ChangeView
-from sbxtui.store.ancestors import Batch
 
-_SHOWN = 10
+_NAMED = 5
 _DELETES_HALT = "many_local_deletes"
 
 
 async def pull(call: Call) -> int:
     """Take over what the sandbox changed, after a look at it."""
     row = await call.services.sandboxes.find(call.args.sandbox)
-    paths = _paths(call.args.paths)
+    paths = tree_paths(call.args.paths)
     async with call.services.syncs.reviewing(row) as (pair, intake):
         reviewed = await review(pair, paths)
         views = [ChangeView.of(change, pair.there.states) for change in reviewed.changes]
@@ -38,7 +36,7 @@ async def pull(call: Call) -> int:
             outcomes = await take_over(pair, intake, reviewed, _progress(call))
             return _tell(call, row.name, reviewed, views, outcomes=outcomes)
     # Nobody else waits for as long as a person thinks.
-    call.confirm(f"take over {len(views)} changes into {pair.folder.root.path}", consequences=[])
+    call.confirm(f"take over {counted(len(views), 'change')} into {pair.folder.root.path}", consequences=[])
     async with call.services.syncs.reviewing(row) as (pair, intake):
         again = await review(pair, paths)
         _check_halts(call, row.name, again)
@@ -52,7 +50,7 @@ async def diff(call: Call) -> int:
     """What the sandbox changed, as a patch."""
     row = await call.services.sandboxes.find(call.args.sandbox)
     async with call.services.syncs.reviewing(row) as (pair, _):
-        reviewed = await review(pair, _paths(call.args.paths))
+        reviewed = await review(pair, tree_paths(call.args.paths))
         if call.out.is_json:
             call.out.json([ChangeView.of(change, pair.there.states).as_json() for change in reviewed.changes])
             return 0
@@ -65,67 +63,6 @@ async def diff(call: Call) -> int:
                     # A patch that another program applies must keep every byte.
                     call.out.raw(line.encode("utf-8", "surrogateescape") + b"\n")
     return 0
-
-
-async def resolve_(call: Call) -> int:
-    """Decide a conflict for one side."""
-    if call.args.local is call.args.guest:
-        raise UsageError("one side has to win", hint="add --local or --guest")
-    winner = Side.LOCAL if call.args.local else Side.GUEST
-    row = await call.services.sandboxes.find(call.args.sandbox)
-    async with call.services.syncs.reviewing(row) as (pair, intake):
-        await review(pair)
-        paths = _paths(call.args.paths)
-        missing = [path for path in paths if path not in pair.conflicts]
-        if missing:
-            raise NotFound(
-                f"`{harmless_line(shown(missing[0]))}` is not in conflict",
-                hint=f"`sbx sync conflicts {row.name}` lists what is",
-            )
-        failed: dict[Path, str] = {}
-        for path in paths:
-            outcomes = await resolve(pair, intake, path, winner)
-            failed.update(outcomes.failed)
-            failed.update(dict.fromkeys(outcomes.moved_on, "changed_meanwhile"))
-    call.out.result({"resolved": [shown(path) for path in paths if path not in failed], "failed": _named(failed)})
-    _raise_failed(failed)
-    call.out.note(f"{len(paths)} settled; `sbx sync undo {row.name}` takes the last back")
-    return 0
-
-
-async def undo_(call: Call) -> int:
-    """Take back what the last pull or decision changed, or what was carried over last."""
-    row = await call.services.sandboxes.find(call.args.sandbox)
-    async with call.services.syncs.reviewing(row) as (pair, _):
-        batch = _last_batch(call, row.name, pair)
-    words = _batch_words(batch)
-    if call.args.dry_run:
-        call.out.note(words)
-        call.out.result(_batch_json(batch))
-        return 0
-    # Nobody else waits for as long as a person thinks.
-    call.confirm("take it back", consequences=[words, *_step_words(batch)])
-    async with call.services.syncs.reviewing(row) as (pair, intake):
-        if _last_batch(call, row.name, pair) != batch:
-            raise Conflict("something else was changed meanwhile: nothing was taken back", hint="look at it again")
-        outcomes = await undo(pair, intake, batch)
-    call.out.result({**_batch_json(batch), "failed": _named(outcomes.failed)})
-    _raise_failed(outcomes.failed)
-    call.out.note(f"taken back: {words}")
-    if is_carried_on(pair, batch):
-        call.out.note("the sync carries that over to the sandbox, too")
-    elif batch.word != "pull":
-        call.out.note(f"where both sides differ now, they are in conflict: `sbx sync resolve {row.name} PATH` decides")
-    return 0
-
-
-def _last_batch(call: Call, name: str, pair: Pair) -> Batch:
-    is_pushed = call.args.pushed
-    for one in pair.ancestors.batches(limit=1000):
-        if (one.word == "push") is is_pushed:
-            return one
-    what = "carried over" if is_pushed else "took over, removed or decided"
-    raise NotFound(f"nothing that the sync of `{name}` {what} can be taken back")
 
 
 def _check_halts(call: Call, name: str, reviewed: Reviewed) -> None:
@@ -153,7 +90,7 @@ def _tell(call: Call, name: str, reviewed: Reviewed, views: Sequence[ChangeView]
                 "changes": [view.as_json() for view in views],
                 "taken_over": len(outcomes.done) if outcomes else 0,
                 "conflicts": conflicts,
-                "failed": _named(failed),
+                "failed": named(failed),
             }
         )
     elif outcomes is None:
@@ -161,14 +98,14 @@ def _tell(call: Call, name: str, reviewed: Reviewed, views: Sequence[ChangeView]
         if not views:
             call.out.note("the sandbox changed nothing that is not here already")
     else:
-        call.out.note(f"{len(outcomes.done)} changes taken over; `sbx sync undo {name}` takes them back")
+        call.out.note(f"{counted(len(outcomes.done), 'change')} taken over; `sbx sync undo {name}` takes back")
     if conflicts and not failed:
         raise Incomplete(
-            f"{len(conflicts)} paths were changed on both sides and left as they are",
+            f"changed on both sides and left alone: {counted(len(conflicts), 'path')}",
             hint=f"sbx sync conflicts {name}",
             details={"conflicts": conflicts},
         )
-    _raise_failed(failed)
+    raise_failed(failed)
     return 0
 
 
@@ -179,17 +116,24 @@ def _show(call: Call, views: Sequence[ChangeView], *, is_note: bool) -> None:
         tell(f"{view.word:8} {view.path_text}{view.size_words}{mark}")
 
 
-def _raise_failed(failed: dict[Path, str]) -> None:
+def raise_failed(failed: dict[Path, str]) -> None:
+    """Tell that some paths were not changed, if there are any."""
     if failed:
-        first = ", ".join(f"{harmless_line(shown(path))} ({code})" for path, code in list(failed.items())[:5])
-        raise Incomplete(f"left as they are: {first}", details={"failed": _named(failed)})
+        raise Incomplete(f"left as they are: {first_of(failed)}", details={"failed": named(failed)})
 
 
-def _named(failed: dict[Path, str]) -> list[dict[str, str]]:
+def named(failed: dict[Path, str]) -> list[dict[str, str]]:
+    """Paths that were not changed, and why, for scripts."""
     return [{"path": shown(path), "code": code} for path, code in sorted(failed.items())]
 
 
-def _paths(words: Sequence[str]) -> list[Path]:
+def first_of(failed: dict[Path, str]) -> str:
+    """The first of them, for people."""
+    words = ", ".join(f"{harmless_line(shown(path))} ({code})" for path, code in sorted(failed.items())[:_NAMED])
+    return f"{words} and {len(failed) - _NAMED} more" if len(failed) > _NAMED else words
+
+
+def tree_paths(words: Sequence[str]) -> list[Path]:
     """Paths as a person writes them, relative to the synced folder."""
     paths = [os.fsencode(os.path.normpath(word)) for word in words]
     for path in paths:
@@ -211,20 +155,3 @@ def _progress(call: Call) -> Callable[[int], None]:
             call.out.progress(f"{short_size(total)} taken over")
 
     return count
-
-
-def _batch_words(batch: Batch) -> str:
-    age_s = max(0, int(time.time() - batch.at_s))
-    return f"{batch.word} of {age_s} s ago, {len(batch.steps)} changes"
-
-
-def _step_words(batch: Batch) -> list[str]:
-    return [f"  {harmless_line(shown(step.path))}" for step in batch.steps[:_SHOWN]]
-
-
-def _batch_json(batch: Batch) -> dict[str, object]:
-    return {
-        "batch": batch.number,
-        "word": batch.word,
-        "steps": [{"side": step.side, "path": shown(step.path)} for step in batch.steps],
-    }

@@ -10,6 +10,7 @@ import sys
 import time
 
 from sbxtui.core.errors import SandboxNotFound, SbxError
+from sbxtui.core.model import Registration
 from sbxtui.home import Home
 from sbxtui.identity import own_identity
 from sbxtui.runner.single import single
@@ -97,7 +98,7 @@ class _Serving:
             del self._tasks[key]
         now_s = time.monotonic()
         for link in links:
-            key = (link.context, link.sandbox)
+            key = (link.context, link.sandbox_id)
             if key not in self._tasks and self._not_before_s.get(key, 0.0) <= now_s:
                 self._not_before_s[key] = now_s + _AGAIN_S
                 self._tasks[key] = asyncio.create_task(self._act(link))
@@ -106,7 +107,7 @@ class _Serving:
         """Act on one link until it is stopped; what keeps it from that is said of it, and it is tried again."""
         services = Services(self._settings, actor=_ACTOR, context_name=link.context)
         try:
-            row = await services.sandboxes.find(link.sandbox)
+            row = await _row_of(services, link)
             if await asyncio.to_thread(services.links.serve, link, str(own_identity())):
                 await services.syncs.run(row, link, lambda status: None)
         except SandboxNotFound as exc:
@@ -121,6 +122,18 @@ class _Serving:
             log.exception("%s", link.sandbox)
         finally:
             services.close()
+
+
+async def _row_of(services: Services, link: Link) -> Registration:
+    """The sandbox of a link, whatever its name is by now; its old name may be another one's.
+
+    Raises:
+        SandboxNotFound: It has no name here any more.
+    """
+    row = await services.sandboxes.find(link.sandbox_id)
+    if row.id != link.sandbox_id:
+        raise SandboxNotFound(f"sandbox `{link.sandbox_id}` has no name here any more")
+    return row
 
 
 if __name__ == "__main__":

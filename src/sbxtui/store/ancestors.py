@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from sbxguest.tree.entry import BadRecord, State, decode_state, encode_state
 from sbxtui.core.errors import StoreError, StoreTooNew, TimedOut
@@ -36,9 +37,12 @@ _TABLES = (
         path BLOB PRIMARY KEY, base BLOB NOT NULL, local BLOB NOT NULL, guest BLOB NOT NULL) WITHOUT ROWID""",
 )
 
-# Made where it is missing: an older sbx passes over it.
-_TAKEN = """CREATE TABLE IF NOT EXISTS taken (
-    path BLOB PRIMARY KEY, was_there INTEGER NOT NULL, is_there INTEGER NOT NULL) WITHOUT ROWID"""
+# Made where they are missing: an older sbx passes over them.
+_LATER_TABLES = (
+    """CREATE TABLE IF NOT EXISTS taken (
+        path BLOB PRIMARY KEY, was_there INTEGER NOT NULL, is_there INTEGER NOT NULL) WITHOUT ROWID""",
+    "CREATE TABLE IF NOT EXISTS left_over (batch INTEGER PRIMARY KEY)",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changes made together, in their order, for `undo`. `at_s`: seconds since the epoch; `word`: what made them."""
+    """Changes made together, in their order, for `undo`.
+
+    Attributes:
+        at_s: Seconds since the epoch.
+        word: What made them.
+        is_left_over: They are what could not be taken back when all of the batch was to be.
+    """
 
     number: int
     at_s: float
     word: str
     steps: tuple[Step, ...]
+    is_left_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +139,14 @@ class Ancestors:
         Raises:
             TimedOut: Another process goes on for longer than that.
         """
-        with self.file.with_suffix(".lock").open("ab") as lock:
-            deadline_s = time.monotonic() + timeout_s
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError as exc:
-                    if time.monotonic() >= deadline_s:
-                        raise TimedOut(
-                            "another process is comparing these folders", hint="wait for it, or stop it, and try again"
-                        ) from exc
-                    await asyncio.sleep(_LOCK_POLL_S)
+        deadline_s = time.monotonic() + timeout_s
+        while (lock := try_lock(self.file)) is None:
+            if time.monotonic() >= deadline_s:
+                raise TimedOut(
+                    "another process is comparing these folders", hint="wait for it, or stop it, and try again"
+                )
+            await asyncio.sleep(_LOCK_POLL_S)
+        with lock:
             yield
 
     def version(self) -> int:
@@ -187,14 +194,15 @@ class Ancestors:
                 made = connection.execute("INSERT INTO batch (at, word) VALUES (?, ?)", (time.time(), word))
                 number = made.lastrowid or 0
             _insert_steps(connection, number, steps)
-            for table, column in (("step", "batch"), ("batch", "number")):
+            for table, column in (("step", "batch"), ("batch", "number"), ("left_over", "batch")):
                 connection.execute(f"DELETE FROM {table} WHERE {column} <= ?", (number - _KEPT_BATCHES,))
         return number
 
     def batches(self, *, limit: int = 20) -> list[Batch]:
         """The last batches, the newest first."""
         found = self._rows("SELECT number, at, word FROM batch ORDER BY number DESC LIMIT ?", (limit,))
-        return [Batch(number, at, word, self._steps(number)) for number, at, word in found]
+        left = {number for (number,) in self._rows("SELECT batch FROM left_over")}
+        return [Batch(number, at, word, self._steps(number), number in left) for number, at, word in found]
 
     def keep_steps(self, number: int, steps: Sequence[Step]) -> None:
         """Forget all but these of a batch: the others were undone. One of which nothing is left is forgotten."""
@@ -202,7 +210,13 @@ class Ancestors:
             connection.execute("DELETE FROM step WHERE batch = ?", (number,))
             _insert_steps(connection, number, steps)
             if not steps:
-                connection.execute("DELETE FROM batch WHERE number = ?", (number,))
+                for table, column in (("batch", "number"), ("left_over", "batch")):
+                    connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+
+    def leave_over(self, number: int) -> None:
+        """Every step of a batch was tried, and those that are still in it could not be taken back."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR IGNORE INTO left_over VALUES (?)", (number,))
 
     def note_taken(self, steps: Iterable[Step]) -> None:
         """Remember what came to this machine without a person looking at it."""
@@ -264,6 +278,21 @@ class Ancestors:
             raise failures.store_error(exc, self.file) from exc
 
 
+def try_lock(file: Path) -> BinaryIO | None:
+    """Be the only one that is at the file of a link, until what is returned is closed; None if somebody else is."""
+    path = file.with_suffix(".lock")
+    lock = path.open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The lock of a link that ended may have been removed meanwhile: others then lock a new file.
+        if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+            return lock
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    lock.close()
+    return None
+
+
 def _insert_steps(connection: sqlite3.Connection, number: int, steps: Sequence[Step]) -> None:
     (first,) = connection.execute("SELECT COALESCE(MAX(seq) + 1, 0) FROM step WHERE batch = ?", (number,)).fetchone()
     connection.executemany(
@@ -279,7 +308,8 @@ def _connect(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(file, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
         _check(connection, file)
-        connection.execute(_TAKEN)
+        for table in _LATER_TABLES:
+            connection.execute(table)
         # A commit lost in a power cut is like a state that was lost: nothing is deleted for it.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")

@@ -1,6 +1,8 @@
 """Links: what shall be kept true between this machine and a sandbox, and who keeps it so.
 
-A row is desired state. Its owner is the process that acts on it now; a dead owner's row is anybody's.
+A row is desired state. It belongs to the sandbox's id: the name only tells people which one that is, follows it when it
+is renamed, and may be another sandbox's later. Its owner is the process that acts on it now; a dead owner's row is
+anybody's.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from enum import StrEnum
 from typing import Any
 
 from sbxtui.core.errors import Conflict, NotFound
+from sbxtui.core.model import SandboxId
 from sbxtui.store.codec import instant_of, instant_text, object_of, object_text
 from sbxtui.store.db import Store, Transaction
 from sbxtui.store.events import append
 from sbxtui.store.leases import is_owner_alive
 
 _COLUMNS = "context, kind, sandbox, sandbox_id, spec, wanted, is_detached, owner, status, made_at, seen_at"
+_THE_LINK = "context = ? AND kind = ? AND sandbox_id = ?"
 
 
 class Wanted(StrEnum):
@@ -34,8 +38,8 @@ class Link:
 
     Attributes:
         kind: `sync`.
-        sandbox: The name of its sandbox; there is one link of a kind for each.
-        sandbox_id: The sandbox it was made for.
+        sandbox: The name of its sandbox.
+        sandbox_id: Its sandbox; there is one link of a kind for each.
         spec: What it keeps true, in words of its kind.
         is_detached: The runner acts on it; else the process that made it.
         owner: The text of the identity of the process that acts on it; empty for nobody.
@@ -46,7 +50,7 @@ class Link:
     context: str
     kind: str
     sandbox: str
-    sandbox_id: str
+    sandbox_id: SandboxId
     spec: Mapping[str, Any]
     wanted: Wanted
     is_detached: bool
@@ -67,10 +71,10 @@ class Links:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def find(self, context: str, kind: str, sandbox: str) -> Link | None:
+    def find(self, context: str, kind: str, sandbox_id: SandboxId) -> Link | None:
         """The link of a sandbox, or None."""
-        sql = f"SELECT {_COLUMNS} FROM links WHERE context = ? AND kind = ? AND sandbox = ?"
-        rows = self._store.rows(sql, (context, kind, sandbox))
+        sql = f"SELECT {_COLUMNS} FROM links WHERE {_THE_LINK}"
+        rows = self._store.rows(sql, (context, kind, sandbox_id))
         return _link_of(rows[0]) if rows else None
 
     def list(self, kind: str, context: str | None = None) -> list[Link]:
@@ -85,7 +89,7 @@ class Links:
         context: str,
         kind: str,
         sandbox: str,
-        sandbox_id: str,
+        sandbox_id: SandboxId,
         spec: Mapping[str, object],
         owner: str,
         actor: str,
@@ -97,13 +101,17 @@ class Links:
             owner: Who acts on it; empty leaves it to the runner.
 
         Raises:
-            Conflict: A living process acts on it; `details["owner"]` is its pid.
+            Conflict: A living process acts on it; `details["owner"]` is its pid. Or there is no sandbox yet.
         """
+        if not sandbox_id:
+            raise Conflict(f"`{sandbox}` is still being launched", hint="try again when it runs")
         with self._store.transaction() as transaction:
-            found = _row(transaction, context, kind, sandbox)
+            found = _row(transaction, context, kind, sandbox_id)
             if found is not None and found.is_served and found.owner != owner:
                 raise _busy(found)
             now = instant_text(transaction.now)
+            # With it goes what is left of the link of another sandbox, which had this name before.
+            transaction.execute(f"DELETE FROM links WHERE {_THE_LINK}", (context, kind, sandbox_id))
             transaction.execute(
                 f"INSERT OR REPLACE INTO links ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -112,12 +120,12 @@ class Links:
                 ),
             )
             append(transaction, context=context, kind=f"{kind}.start", subject=sandbox, actor=actor, data={**spec})
-            return _required(transaction, context, kind, sandbox)
+            return _required(transaction, context, kind, sandbox_id)
 
     def serve(self, link: Link, owner: str) -> bool:
         """Act on a link that nobody alive acts on; False when somebody does."""
         with self._store.transaction() as transaction:
-            found = _row(transaction, link.context, link.kind, link.sandbox)
+            found = _row(transaction, link.context, link.kind, link.sandbox_id)
             if found is None or (found.is_served and found.owner != owner):
                 return False
             return _update(transaction, found, "owner = ?", owner) == 1
@@ -125,7 +133,7 @@ class Links:
     def leave(self, link: Link, owner: str) -> None:
         """Stop acting on a link; it stays, with what was said of it."""
         with self._store.transaction() as transaction:
-            found = _row(transaction, link.context, link.kind, link.sandbox)
+            found = _row(transaction, link.context, link.kind, link.sandbox_id)
             if found is not None and found.owner == owner:
                 _update(transaction, found, "owner = ''")
 
@@ -154,18 +162,30 @@ class Links:
             Conflict: A living process acts on it.
         """
         with self._store.transaction() as transaction:
-            found = _row(transaction, link.context, link.kind, link.sandbox)
+            found = _row(transaction, link.context, link.kind, link.sandbox_id)
             if found is None:
                 return
             if found.is_served:
                 raise _busy(found)
-            transaction.execute(
-                "DELETE FROM links WHERE context = ? AND kind = ? AND sandbox = ?",
-                (link.context, link.kind, link.sandbox),
-            )
+            transaction.execute(f"DELETE FROM links WHERE {_THE_LINK}", (link.context, link.kind, link.sandbox_id))
             append(
-                transaction, context=link.context, kind=f"{link.kind}.stop", subject=link.sandbox, actor=actor, data={}
+                transaction, context=link.context, kind=f"{link.kind}.stop", subject=found.sandbox, actor=actor, data={}
             )
+
+
+def follow_name(transaction: Transaction, context: str, sandbox_id: SandboxId, name: str) -> None:
+    """The sandbox has another name now; whoever had that before is gone, and so are the links."""
+    transaction.execute(
+        "DELETE FROM links WHERE context = ? AND sandbox = ? AND sandbox_id <> ?", (context, name, sandbox_id)
+    )
+    transaction.execute(
+        "UPDATE links SET sandbox = ? WHERE context = ? AND sandbox_id = ?", (name, context, sandbox_id)
+    )
+
+
+def end_of_sandbox(transaction: Transaction, context: str, sandbox_id: SandboxId) -> None:
+    """The sandbox is gone, and its links are; who acts on one notices."""
+    transaction.execute("DELETE FROM links WHERE context = ? AND sandbox_id = ?", (context, sandbox_id))
 
 
 def _busy(link: Link) -> Conflict:
@@ -179,21 +199,19 @@ def _busy(link: Link) -> Conflict:
 
 def _update(transaction: Transaction, link: Link, change: str, *values: object) -> int:
     return transaction.execute(
-        f"UPDATE links SET {change} WHERE context = ? AND kind = ? AND sandbox = ?",
-        (*values, link.context, link.kind, link.sandbox),
+        f"UPDATE links SET {change} WHERE {_THE_LINK}", (*values, link.context, link.kind, link.sandbox_id)
     )
 
 
-def _row(transaction: Transaction, context: str, kind: str, sandbox: str) -> Link | None:
-    sql = f"SELECT {_COLUMNS} FROM links WHERE context = ? AND kind = ? AND sandbox = ?"
-    found = transaction.row(sql, (context, kind, sandbox))
+def _row(transaction: Transaction, context: str, kind: str, sandbox_id: SandboxId) -> Link | None:
+    found = transaction.row(f"SELECT {_COLUMNS} FROM links WHERE {_THE_LINK}", (context, kind, sandbox_id))
     return None if found is None else _link_of(found)
 
 
-def _required(transaction: Transaction, context: str, kind: str, sandbox: str) -> Link:
-    link = _row(transaction, context, kind, sandbox)
+def _required(transaction: Transaction, context: str, kind: str, sandbox_id: SandboxId) -> Link:
+    link = _row(transaction, context, kind, sandbox_id)
     if link is None:
-        raise NotFound(f"`{sandbox}` has no {kind}")
+        raise NotFound(f"`{sandbox_id}` has no {kind}")
     return link
 
 
@@ -203,7 +221,7 @@ def _link_of(row: tuple[Any, ...]) -> Link:
         context=context,
         kind=kind,
         sandbox=sandbox,
-        sandbox_id=sandbox_id,
+        sandbox_id=SandboxId(sandbox_id),
         spec=object_of(spec),
         wanted=Wanted(wanted),
         is_detached=bool(is_detached),

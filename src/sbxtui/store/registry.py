@@ -10,7 +10,7 @@ from dataclasses import replace
 from sbxtui.core.errors import Conflict, NameTaken, SandboxNotFound
 from sbxtui.core.model import LaunchRequest, Phase, Registration, SandboxId, SandboxRecord
 from sbxtui.core.names import check_name, generate_name
-from sbxtui.store import events, rows
+from sbxtui.store import events, links, rows
 from sbxtui.store.codec import object_text
 from sbxtui.store.db import Store, Transaction
 from sbxtui.store.leases import is_owner_alive
@@ -213,6 +213,7 @@ class Registry:
             if rows.row(transaction, context, new) is not None:
                 raise _name_taken(context, new)
             transaction.execute("UPDATE registrations SET name = ? WHERE context = ? AND name = ?", (new, context, old))
+            links.follow_name(transaction, context, row.id, new)
             renamed = replace(row, name=new)
             _log(transaction, renamed, "sandbox.renamed", actor, {"from": old, "id": row.id})
         return renamed
@@ -359,6 +360,7 @@ def _delete(transaction: Transaction, row: Registration, actor: str, reason: str
     transaction.execute("DELETE FROM registrations WHERE context = ? AND name = ?", (row.context, row.name))
     if row.id:
         transaction.execute("DELETE FROM tokens WHERE context = ? AND sandbox_id = ?", (row.context, row.id))
+        links.end_of_sandbox(transaction, row.context, row.id)
     _log(transaction, row, "sandbox.removed", actor, {"id": row.id, "reason": reason})
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sbxtui.core.model import Context, ContextKind, ContextName, LaunchRequest, Phase, Registration, SandboxId
 from sbxtui.core.names import generate_name
-from sbxtui.core.text import harmless_line
+from sbxtui.core.text import counted, harmless_line
 from sbxtui.store import events, rows, seed_shapes
 from sbxtui.store.codec import instant_text
 from sbxtui.store.db import Store, Transaction
@@ -111,7 +111,8 @@ def _adopt_names(
 ) -> None:
     entries, skipped = seed_shapes.sandboxes(document)
     if skipped:
-        gathering.notices.append(f"{skipped} entries of `{path}` name no sandbox and were left out")
+        skipped_words = counted(skipped, "entry", "entries")
+        gathering.notices.append(f"{skipped_words} of `{path}` left out: no sandbox is named there")
     taken = rows.names(transaction, context.name)
     known: dict[str, str] = {row.id: row.name for row in rows.every(transaction, context.name)}
     for entry in entries:

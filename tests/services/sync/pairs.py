@@ -11,7 +11,7 @@ from pathlib import Path
 from sbxtui.services.sync.cycle import Cycle
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.intake import Intake
-from sbxtui.services.sync.model import Mode
+from sbxtui.services.sync.model import Mode, OnConflict
 from sbxtui.services.sync.pair import Pair
 from sbxtui.store.ancestors import Ancestors
 from tests.support.direct_tree import DirectTree
@@ -49,7 +49,11 @@ def _read(path: Path) -> str | None:
 
 @contextmanager
 def two_folders(
-    tmp_path: Path, *, mode: Mode = Mode.PUSH, fault: Callable[[str], None] = lambda point: None
+    tmp_path: Path,
+    *,
+    mode: Mode = Mode.PUSH,
+    fault: Callable[[str], None] = lambda point: None,
+    on_conflict: OnConflict = OnConflict.STOP,
 ) -> Iterator[TwoFolders]:
     """Two folders below `tmp_path`, made if they are not there; what they agree on stays in `tmp_path/state`."""
     here, there, state_dir = tmp_path / "h" / "here", tmp_path / "t" / "there", tmp_path / "state"
@@ -62,7 +66,9 @@ def two_folders(
     pair = Pair(folder, guest, ancestors, mode)
     intake = Intake(folder, state_dir / "stage") if mode is Mode.TWO_WAY else None
     try:
-        yield TwoFolders(here, there, guest, pair, Cycle(pair, intake=intake), state_dir, intake)
+        yield TwoFolders(
+            here, there, guest, pair, Cycle(pair, intake=intake, on_conflict=on_conflict), state_dir, intake
+        )
     finally:
         if intake is not None:
             intake.close()

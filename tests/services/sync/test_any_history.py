@@ -13,7 +13,8 @@ import pytest
 
 from sbxtui.core.errors import Conflict, GuestUnreachable
 from sbxtui.services.sync.model import Mode, Side
-from sbxtui.services.sync.review import resolve, review, take_over
+from sbxtui.services.sync.resolve import resolve
+from sbxtui.services.sync.review import review, take_over
 from sbxtui.services.sync.undo import undo
 from tests.services.sync.pairs import TwoFolders, two_folders
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sbxtui.core.errors import GuestUnreachable, StoreError
+from sbxtui.core.model import SandboxId
 from sbxtui.home import Home
 from sbxtui.identity import own_identity
 from sbxtui.services.sync.beside import beside
@@ -83,7 +84,7 @@ async def test_a_link_obeys_also_after_the_store_refused_something(tmp_path: Pat
             context="local",
             kind="sync",
             sandbox="box",
-            sandbox_id="id",
+            sandbox_id=SandboxId("id"),
             spec={"root": str(two.here)},
             owner=str(own_identity()),
             actor="test",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbxtui.services.sync.halts import Roots, find_halts
+from sbxtui.services.sync.halts import Roots, find_halts, find_large_seed
 from sbxtui.services.sync.model import Entry, Kind, Listing, Mode
 from sbxtui.services.sync.plan import plan
 
@@ -81,3 +81,11 @@ def test_a_guest_that_deletes_much_halts_and_a_person_that_does_so_goes_on() -> 
 def test_a_mirror_that_would_delete_at_first_contact_halts() -> None:
     assert codes({}, Listing({}), Listing(tree(3)), agreed=None, mode=Mode.MIRROR) == ["first_contact_deletes"]
     assert codes({}, Listing(tree(3)), Listing({}), agreed=None, mode=Mode.MIRROR) == []
+
+
+def test_a_first_comparison_that_would_send_very_much_halts_and_names_where_the_most_is() -> None:
+    gib = 1024**3
+    assert not list(find_large_seed({b"a": gib, b"b": gib}))
+    (halt,) = find_large_seed({b"data/x": gib, b"data/y/z": gib, b"film": gib // 2, b"src/a": 1})
+    assert halt.code == "large_seed"
+    assert halt.words == "2.5 GiB in 4 files would be sent; the most of it: data/ 2.0 GiB, film 512 MiB, src/ 1 B"

@@ -11,7 +11,8 @@ from sbxguest.tree.ignore import RuleTable
 from sbxtui.services.sync.ignores import without_ignored
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Mode, Side
-from sbxtui.services.sync.review import resolve, review, take_over
+from sbxtui.services.sync.resolve import resolve
+from sbxtui.services.sync.review import review, take_over
 from tests.services.sync.pairs import TwoFolders, two_folders
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from sbxguest.tree import Entry, Kind, State
 from sbxtui.services.sync.compare import patch_of
 from sbxtui.services.sync.model import Side
-from sbxtui.services.sync.review import Reviewed, may_run, only_seen, resolve, review, take_over
+from sbxtui.services.sync.resolve import resolve
+from sbxtui.services.sync.review import Reviewed, may_run, only_seen, review, take_over
 from sbxtui.services.sync.undo import undo
 from sbxtui.services.sync.views import ChangeView
 from tests.services.sync.pairs import TwoFolders, two_folders

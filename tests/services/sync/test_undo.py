@@ -10,7 +10,8 @@ import pytest
 from sbxtui.core.errors import GuestUnreachable
 from sbxtui.services.sync.model import Mode, Side
 from sbxtui.services.sync.pair import Outcomes
-from sbxtui.services.sync.review import resolve, review, take_over
+from sbxtui.services.sync.resolve import resolve
+from sbxtui.services.sync.review import review, take_over
 from sbxtui.services.sync.undo import undo
 from tests.services.sync.pairs import TwoFolders, two_folders
 
@@ -67,7 +68,7 @@ async def test_what_cannot_be_taken_back_can_be_tried_again(tmp_path: Path) -> N
         assert set(outcomes.done) == {b"f0", b"f2"} and set(outcomes.failed) == {b"f1"}
         assert two.both("f1")[0] == "since then"
         (batch,) = two.pair.ancestors.batches()
-        assert [one.path for one in batch.steps] == [b"f1"]
+        assert [one.path for one in batch.steps] == [b"f1"] and batch.is_left_over
         (two.here / "f1").write_text("agent")
         assert (await taken_back(two, "pull")).done == [b"f1"]
         assert [two.both(f"f{number}") for number in range(3)] == [("x", "agent")] * 3
@@ -161,3 +162,55 @@ async def test_a_sandbox_that_is_gone_while_something_is_taken_back_leaves_nothi
         await two.cycle.compare()
         assert two.both("x") == ("two", "two") and not two.pair.conflicts
         assert (await taken_back(two, "push")).done == [b"x"]
+
+
+async def test_what_was_never_tried_is_not_left_over_and_what_was_taken_back_in_the_end_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    with two_folders(tmp_path) as two:
+        some_files(two)
+        await two.cycle.compare()
+        for name in ("f0", "f1"):
+            (two.there / name).write_text("agent")
+        await pulled(two)
+        (two.here / "f1").write_text("since then")
+        await taken_back(two, "pull")
+        (two.there / "f2").write_text("agent")
+        await pulled(two)
+        assert [one.is_left_over for one in two.pair.ancestors.batches()] == [False, True]
+        (two.here / "f1").write_text("agent")
+        left = two.pair.ancestors.batches()[1]
+        with two.intake() as intake:
+            await undo(two.pair, intake, left)
+        assert [[step.path for step in one.steps] for one in two.pair.ancestors.batches()] == [[b"f0", b"f2"]]
+
+
+async def test_a_content_whose_size_was_only_known_here_is_taken_back_in_the_sandbox(tmp_path: Path) -> None:
+    with two_folders(tmp_path) as two:
+        some_files(two)
+        await two.cycle.compare()
+        (two.there / "f0").write_text("agent")
+        await pulled(two)
+        await taken_back(two, "pull")
+        (two.there / "f0").write_text("x")
+        (two.here / "f0").write_text("mine")
+    with two_folders(tmp_path) as two:
+        await two.cycle.follow({b""})
+        assert two.both("f0") == ("mine", "mine")
+        assert not (await taken_back(two, "push")).failed
+        assert two.both("f0") == ("mine", "x")
+
+
+async def test_more_than_a_batch_holds_is_taken_back_in_the_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sbxtui.services.sync.undo.BATCH_OPS", 3)
+    with two_folders(tmp_path) as two:
+        some_files(two)
+        await two.cycle.compare()
+        for number in range(10):
+            (two.here / f"f{number}").write_text("mine")
+        await two.cycle.compare()
+        outcomes = await taken_back(two, "push")
+        assert len(outcomes.done) == 10 and not outcomes.failed
+        assert two.both("f9") == ("mine", "x")

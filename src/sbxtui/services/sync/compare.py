@@ -103,27 +103,41 @@ def _size_there(pair: Pair, path: Path) -> int:
 async def _text_here(folder: Folder, path: Path, entry: Entry | None) -> str | None:
     if entry is None or entry.kind is not Kind.FILE:
         return _short(entry)
-    content = bytearray()
-    async with aclosing(folder.content(path)) as pieces:
-        async for piece in pieces:
-            content += piece
-            if len(content) > MAX_TEXT_BYTES:
-                return None
-    return _text(bytes(content))
+    return _text(await content_here(folder, path, MAX_TEXT_BYTES))
 
 
 async def _text_there(guest: GuestTree, path: Path, entry: Entry | None, size_bytes: int) -> str | None:
     if entry is None or entry.kind is not Kind.FILE:
         return _short(entry)
-    if size_bytes > MAX_TEXT_BYTES:
-        return None
+    return (
+        None if size_bytes > MAX_TEXT_BYTES else _text(await content_there(guest, path, entry.content, MAX_TEXT_BYTES))
+    )
+
+
+async def content_here(folder: Folder, path: Path, limit_bytes: int) -> bytes | None:
+    """What a file of this machine holds, nothing if it is not there; None if that is longer."""
     content = bytearray()
-    async with aclosing(guest.read([Wanted(path, entry.content)])) as pieces:
+    async with aclosing(folder.content(path)) as pieces:
+        async for piece in pieces:
+            content += piece
+            if len(content) > limit_bytes:
+                return None
+    return bytes(content)
+
+
+async def content_there(guest: GuestTree, path: Path, digest: bytes, limit_bytes: int) -> bytes | None:
+    """What a file of the sandbox holds; None if that is longer, or another one by now.
+
+    Raises:
+        SbxError: The sandbox does not answer.
+    """
+    content = bytearray()
+    async with aclosing(guest.read([Wanted(path, digest)])) as pieces:
         async for piece in pieces:
             if isinstance(piece, Result):
-                return _text(bytes(content)) if piece.outcome is Outcome.DONE else None
+                return bytes(content) if piece.outcome is Outcome.DONE else None
             content += piece
-            if len(content) > MAX_TEXT_BYTES:
+            if len(content) > limit_bytes:
                 return None
     return None
 
@@ -132,8 +146,8 @@ def _short(entry: Entry | None) -> str | None:
     return "" if entry is None or entry.is_dir else _text(entry.content)
 
 
-def _text(content: bytes) -> str | None:
-    if b"\0" in content:
+def _text(content: bytes | None) -> str | None:
+    if content is None or b"\0" in content:
         return None
     try:
         return content.decode()

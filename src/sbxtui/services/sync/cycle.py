@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from sbxtui.core.errors import FileMissing
+from sbxtui.core.errors import Conflict, FileMissing
 from sbxtui.services.sync.halts import Halt, find_lost_root
 from sbxtui.services.sync.ignores import decides_what_is_left_out
 from sbxtui.services.sync.intake import Intake
-from sbxtui.services.sync.model import Change, Path, Plan, Side
+from sbxtui.services.sync.model import Change, Difference, OnConflict, Path, Plan, Side
 from sbxtui.services.sync.pair import Outcomes, Pair
+from sbxtui.services.sync.resolve import decide
 from sbxtui.services.sync.status import LinkState, Status
 from sbxtui.services.sync.watch import EVERYTHING
 
@@ -29,6 +30,7 @@ class Cycle:
         pair: The two folders.
         on_status: Called at each change of `status`.
         intake: Of a two-way link: what takes the sandbox's changes in.
+        on_conflict: What becomes of conflicts. Only of a two-way link the sandbox's side can win.
 
     Attributes:
         pair: The two folders.
@@ -38,9 +40,18 @@ class Cycle:
         scan_s: How long the last look at everything took.
     """
 
-    def __init__(self, pair: Pair, on_status: OnStatus = lambda status: None, *, intake: Intake | None = None) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        on_status: OnStatus = lambda status: None,
+        *,
+        intake: Intake | None = None,
+        on_conflict: OnConflict = OnConflict.STOP,
+    ) -> None:
         self.pair = pair
         self._intake = intake
+        self._on_conflict = on_conflict
+        self._undecided: set[Difference] = set()
         self.status = Status()
         self.look_again: set[Path] = set()
         self.failed: set[Path] = set()
@@ -122,7 +133,25 @@ class Cycle:
             await self._take_note(await self.pair.push(changes, self._progress(len(changes), doing)))
         if self._intake is not None:
             await self._take_in([change for change in planned.changes if change.side is Side.LOCAL])
+        if self._on_conflict is not OnConflict.STOP:
+            await self._decide()
         self._figures()
+
+    async def _decide(self) -> None:
+        """Decide conflicts as was said beforehand; each once, if that does not come to anything."""
+        for path, conflict in sorted(self.pair.conflicts.items()):
+            if conflict in self._undecided or path not in self.pair.conflicts:
+                continue
+            try:
+                outcomes = await decide(self.pair, self._intake, path, self._on_conflict)
+            except Conflict as exc:
+                if "guest_code" in exc.details:
+                    raise
+                self._undecided.add(conflict)
+                continue
+            self.status.decided += path not in self.pair.conflicts
+            self.look_again |= outcomes.moved_on | outcomes.again
+            self.status.failed = {**self.status.failed, **outcomes.failed}
 
     async def _take_in(self, changes: Sequence[Change]) -> None:
         """Make the sandbox's changes here."""

@@ -5,13 +5,17 @@ A halt changes nothing on either side and forgets nothing; a person decides what
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sbxtui.core.text import counted, harmless_line, short_size
 from sbxtui.services.sync.model import Entry, Listing, Op, Path, Plan, Side
+from sbxtui.services.sync.status import entries_of, shown
 from sbxtui.store.ancestors import Taken
 
 FIRST_DELETES = "first_contact_deletes"
+LARGE_SEED = "large_seed"
 MANY_DELETES = "many_local_deletes"
 _NOTHING = Taken()
 _MIN_LOCAL_DELETES = 50
@@ -20,6 +24,9 @@ _MAX_LOCAL_DELETES_SHARE = 0.25
 _FEW_LOCAL_DELETES = 5
 _MAX_SMALL_TREE_SHARE = 0.75
 _MIN_ENTRIES_TO_EMPTY = 2
+# Nobody means to send a data set, or a build, that was forgotten in the folder.
+_LARGE_SEED_BYTES = 2 * 1024**3
+_SHOWN_PLACES = 3
 _MAX_UNKNOWN_SHARE = 0.01
 _MIN_UNKNOWN = 10
 
@@ -77,6 +84,24 @@ def find_halts(
     )
 
 
+def find_large_seed(contents: Mapping[Path, int]) -> Iterator[Halt]:
+    """The reason when the first comparison would send very much; it names the places that hold the most.
+
+    Args:
+        contents: The files that would be sent, and their sizes in bytes.
+    """
+    total_bytes = sum(contents.values())
+    if total_bytes <= _LARGE_SEED_BYTES:
+        return
+    places: Counter[Path] = Counter()
+    for path, size_bytes in contents.items():
+        first, slash, _ = path.partition(b"/")
+        places[first + slash] += size_bytes
+    largest = ", ".join(f"{_line(path)} {short_size(size)}" for path, size in places.most_common(_SHOWN_PLACES))
+    files = counted(len(contents), "file")
+    yield Halt(LARGE_SEED, f"{short_size(total_bytes)} in {files} would be sent; the most of it: {largest}")
+
+
 def find_lost_root(side: Side) -> Halt:
     """The reason when there is nothing to list on a side."""
     now = Roots("" if side is Side.LOCAL else "there", "" if side is Side.GUEST else "there")
@@ -101,7 +126,7 @@ def _first_contact(agreed: Roots | None, planned: Plan) -> Iterator[Halt]:
     if agreed is None and gone:
         yield Halt(
             FIRST_DELETES,
-            f"{gone} entries that only the sandbox has would be deleted",
+            f"{entries_of(gone)} that only the sandbox has would be deleted",
         )
 
 
@@ -110,10 +135,10 @@ def _listings(side: Side, name: str, base: Mapping[Path, Entry], listing: Listin
         yield Halt(f"{side.value}_listing_incomplete", f"{name} could not be listed to its end")
         return
     if len(base) >= _MIN_ENTRIES_TO_EMPTY and not (listing.entries or listing.unknown or listing.ignored):
-        yield Halt(f"{side.value}_emptied", f"{name} is empty, and {len(base)} entries were in it")
+        yield Halt(f"{side.value}_emptied", f"{name} is empty, and had {entries_of(len(base))}")
     known = len(listing.entries)
     if len(listing.unknown) > max(_MIN_UNKNOWN, known * _MAX_UNKNOWN_SHARE):
-        yield Halt(f"{side.value}_unreadable", f"{len(listing.unknown)} entries of {name} cannot be read")
+        yield Halt(f"{side.value}_unreadable", f"{entries_of(len(listing.unknown))} of {name} cannot be read")
 
 
 def _too_many_deletes(base: Mapping[Path, Entry], planned: Plan, taken: Taken) -> Iterator[Halt]:
@@ -127,13 +152,17 @@ def _too_many_deletes(base: Mapping[Path, Entry], planned: Plan, taken: Taken) -
     since = (now - taken.added) | taken.gone
     size_then = len(base.keys() - taken.added) + len(taken.gone - base.keys())
     if _is_too_many(len(now), len(base)):
-        yield Halt(MANY_DELETES, f"the sandbox deleted {len(now)} of the {len(base)} entries of this machine's folder")
+        yield Halt(MANY_DELETES, f"the sandbox deleted {len(now)} of {entries_of(len(base))} of this machine's folder")
     elif _is_too_many(len(since), size_then):
         yield Halt(
             MANY_DELETES,
-            f"the sandbox deleted {len(since)} of the {size_then} entries that this machine's folder had when somebody "
+            f"the sandbox deleted {len(since)} of {entries_of(size_then)} that this machine's folder had when somebody "
             "looked last",
         )
+
+
+def _line(path: Path) -> str:
+    return harmless_line(shown(path))
 
 
 def _is_too_many(gone: int, size: int) -> bool:

@@ -120,6 +120,37 @@ class Intake:
         self.trash.prune(keep=taken.batch_id)
         return made
 
+    def write(self, change: Change, content: bytes, here: Mapping[Path, State]) -> list[Made]:
+        """Make one `PUT` with a content that was made here. Blocking."""
+        self._follow_root()
+        taken = _Taken()
+        digest = change.entry.content if change.entry is not None else b""
+        try:
+            incoming = Incoming(self._stage, digest, len(content), lambda: False)
+            try:
+                incoming.write(content)
+                taken.contents[change.path] = incoming.finish()
+            except BaseException:
+                incoming.abort()
+                raise
+        except OSError as exc:
+            taken.failures[change.path] = code_of(exc)
+        try:
+            made = self._apply([change], here, taken)
+        finally:
+            self._drop(taken)
+        self.trash.prune(keep=taken.batch_id)
+        return made
+
+    def trashed(self, digest: bytes, limit_bytes: int) -> bytes | None:
+        """A content that is in the trash, if it is no longer than that. Blocking."""
+        fd = self.trash.find(digest)
+        if fd is None:
+            return None
+        with os.fdopen(fd, "rb", 0) as file:
+            content = file.read(limit_bytes + 1)
+        return content if content is not None and len(content) <= limit_bytes else None
+
     def _is_in_trash(self, digest: bytes) -> bool:
         fd = self.trash.find(digest)
         if fd is not None:

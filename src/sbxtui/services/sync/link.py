@@ -13,7 +13,7 @@ from sbxtui.services.sync.beside import beside
 from sbxtui.services.sync.cycle import Cycle, OnStatus
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.listen import GuestWatch
-from sbxtui.services.sync.model import Path
+from sbxtui.services.sync.model import OnConflict, Path
 from sbxtui.services.sync.pair import Pair
 from sbxtui.services.sync.status import LinkState, Status
 from sbxtui.services.sync.watch import EVERYTHING, FolderWatch
@@ -45,6 +45,7 @@ class LiveLink:
         pair: The two folders.
         on_status: Called with the status after each change of it, often.
         intake: Of a two-way link: what takes the sandbox's changes in.
+        on_conflict: What becomes of conflicts.
         explain: Asks why the sandbox does not answer.
     """
 
@@ -54,11 +55,12 @@ class LiveLink:
         on_status: OnStatus = lambda status: None,
         *,
         intake: Intake | None = None,
+        on_conflict: OnConflict = OnConflict.STOP,
         explain: Callable[[SbxError], Awaitable[SbxError]] | None = None,
     ) -> None:
         self._pair = pair
         self._explain = explain
-        self._cycle = Cycle(pair, on_status, intake=intake)
+        self._cycle = Cycle(pair, on_status, intake=intake, on_conflict=on_conflict)
         self._on_status = on_status
         self._hinted: dict[Path, float] = {}
         self._hinted_there: set[Path] = set()

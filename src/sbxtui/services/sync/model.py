@@ -90,6 +90,15 @@ class Mode(StrEnum):
     MIRROR = "mirror"
 
 
+class OnConflict(StrEnum):
+    """What becomes of conflicts that nobody looks at: they stay, one side wins, or texts are merged."""
+
+    STOP = "stop"
+    LOCAL = "local"
+    GUEST = "guest"
+    MERGE = "merge"
+
+
 class Side(Enum):
     """Where a change is made."""
 

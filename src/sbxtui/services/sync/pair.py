@@ -11,19 +11,22 @@ from sbxguest.tree.ignore import RuleTable
 from sbxtui.guest.tree import GuestTree
 from sbxtui.guest.treewire import TreeHello
 from sbxtui.services.sync.folder import Folder
-from sbxtui.services.sync.halts import FIRST_DELETES, Halt, Roots, find_halts
+from sbxtui.services.sync.halts import FIRST_DELETES, LARGE_SEED, Halt, Roots, find_halts, find_large_seed
 from sbxtui.services.sync.ignores import without_ignored
 from sbxtui.services.sync.intake import Intake
-from sbxtui.services.sync.model import Change, Difference, Entry, Kind, Mode, Path, Plan, Side, parent_of, tree_key
+from sbxtui.services.sync.model import Change, Difference, Entry, Kind, Mode, Op, Path, Plan, Side, parent_of, tree_key
 from sbxtui.services.sync.picture import Picture, above_of, entry_of, part_of, scope_of, state_of, within
 from sbxtui.services.sync.plan import plan
 from sbxtui.services.sync.safety import refused_of, without
-from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Made, Upload
+from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Made, Upload, size_of
 from sbxtui.store.ancestors import Agreed, Ancestors, Dispute, Step
 
 _ROOTS = ("local_root", "guest_root")
-# A person agreed that the first comparison of a mirror deletes what only the sandbox has.
-ACCEPT_DELETES = "accept_deletes"
+# What a person agreed to for the first comparison, and the halt that is none then: a mirror deletes what only the
+# sandbox has; very much is sent.
+ACCEPT_DELETES, ACCEPT_LARGE = "accept_deletes", "accept_large"
+_NO_CONSENT = {ACCEPT_DELETES: "", ACCEPT_LARGE: ""}
+_CONSENTS = {FIRST_DELETES: ACCEPT_DELETES, LARGE_SEED: ACCEPT_LARGE}
 
 
 @dataclass(slots=True)
@@ -173,8 +176,17 @@ class Pair:
             now=now,
             taken=self.ancestors.taken(),
         )
-        may_delete = bool(self.ancestors.meta().get(ACCEPT_DELETES))
-        return tuple(halt for halt in found if not (may_delete and halt.code == FIRST_DELETES))
+        large = () if self.has_met else find_large_seed(self._contents(planned))
+        meta = self.ancestors.meta()
+        return tuple(halt for halt in (*found, *large) if not meta.get(_CONSENTS.get(halt.code, "")))
+
+    def _contents(self, planned: Plan) -> dict[Path, int]:
+        """The files that would be sent, with their sizes."""
+        return {
+            one.path: size_of(self.local.states.get(one.path))
+            for one in planned.changes
+            if one.side is Side.GUEST and one.op is Op.PUT
+        }
 
     def _guest_root(self) -> str:
         hello = self.hello
@@ -192,7 +204,7 @@ class Pair:
         if self._agreed_roots() is None:
             roots = (self.folder.identity, self._guest_root())
             # The consent was for this first comparison.
-            self.ancestors.set_meta({**dict(zip(_ROOTS, roots, strict=True)), ACCEPT_DELETES: ""})
+            self.ancestors.set_meta({**dict(zip(_ROOTS, roots, strict=True)), **_NO_CONSENT})
         self._record({path: path in self.local.states for path in planned.agreed})
         self.ancestors.set_disputes(
             Dispute(
@@ -205,7 +217,12 @@ class Pair:
         )
 
     async def push(
-        self, changes: Sequence[Change], on_progress: Callable[[int, int], None], *, word: str = "push"
+        self,
+        changes: Sequence[Change],
+        on_progress: Callable[[int, int], None],
+        *,
+        word: str = "push",
+        outcomes: Outcomes | None = None,
     ) -> Outcomes:
         """Make changes in the sandbox.
 
@@ -213,22 +230,24 @@ class Pair:
             changes: Of its side.
             on_progress: Called with how many changes and bytes of content are done.
             word: What makes them, for `undo`.
+            outcomes: Of changes these belong to: `undo` takes all of them back together.
 
         Raises:
             SbxError: It does not answer, or its disk is full; what was done is recorded.
         """
         sent_bytes = 0
+        outcomes = outcomes or Outcomes()
+        done = outcomes.done
 
         def count(size_bytes: int) -> None:
             nonlocal sent_bytes
             sent_bytes += size_bytes
-            on_progress(len(outcomes.done), sent_bytes)
+            on_progress(len(done), sent_bytes)
 
-        outcomes = Outcomes()
         upload = Upload(self.folder, self.guest, count)
         async for made in upload.batches(changes, self.local.states, self.there.states):
             await asyncio.to_thread(self._settle, Side.GUEST, made, outcomes, word)
-            on_progress(len(outcomes.done), sent_bytes)
+            on_progress(len(done), sent_bytes)
         return outcomes
 
     async def pull(
@@ -239,14 +258,17 @@ class Pair:
         *,
         word: str = "pull",
         is_asked: bool = True,
+        outcomes: Outcomes | None = None,
     ) -> Outcomes:
         """Make changes in this machine's folder, but for what is unsafe; `is_asked`: a person looked at them.
 
         Raises:
             SbxError: See `push`.
         """
-        outcomes = Outcomes(failed=refused_of(changes))
-        wanted = without(changes, outcomes.failed)
+        outcomes = outcomes or Outcomes()
+        refused = refused_of(changes)
+        outcomes.failed.update(refused)
+        wanted = without(changes, refused)
         fetched = intake.fetch(wanted, self.local.states, self.there.states, self.guest, on_bytes)
         async for made in fetched:
             steps = await asyncio.to_thread(self._settle, Side.LOCAL, made, outcomes, word)
@@ -254,7 +276,16 @@ class Pair:
                 await asyncio.to_thread(self.ancestors.note_taken, steps)
         return outcomes
 
-    def _settle(self, side: Side, made: Sequence[Made], outcomes: Outcomes, word: str) -> list[Step]:
+    async def write_here(
+        self, change: Change, content: bytes, intake: Intake, outcomes: Outcomes, *, word: str = "resolve"
+    ) -> None:
+        """Give a file of this machine a content that was made here; both sides agree on what they did before."""
+        made = await asyncio.to_thread(intake.write, change, content, self.local.states)
+        await asyncio.to_thread(lambda: self._settle(Side.LOCAL, made, outcomes, word, is_agreed=False))
+
+    def _settle(
+        self, side: Side, made: Sequence[Made], outcomes: Outcomes, word: str, *, is_agreed: bool = True
+    ) -> list[Step]:
         """Write down what became of a batch; returns what was changed."""
         picture = self.there if side is Side.GUEST else self.local
         done: list[Change] = []
@@ -274,7 +305,8 @@ class Pair:
             else:
                 outcomes.failed[path] = one.result.code or CHANGED_MEANWHILE
         outcomes.done += [change.path for change in done]
-        self._record({change.path: change.entry is not None for change in done})
+        if is_agreed:
+            self._record({change.path: change.entry is not None for change in done})
         self._note(steps, outcomes, word)
         return steps
 
@@ -315,7 +347,7 @@ class Pair:
     async def start_anew(self) -> None:
         """Agree on nothing any more: the next comparison is a first contact and deletes nothing."""
         await asyncio.to_thread(self.ancestors.forget)
-        await asyncio.to_thread(self.ancestors.set_meta, dict.fromkeys((*_ROOTS, ACCEPT_DELETES), ""))
+        await asyncio.to_thread(self.ancestors.set_meta, dict.fromkeys((*_ROOTS, *_NO_CONSENT), ""))
         self.base.clear()
 
 

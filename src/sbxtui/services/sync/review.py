@@ -10,7 +10,6 @@ from sbxtui.services.sync.halts import Halt
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Difference, Mode, Op, Path, Side
 from sbxtui.services.sync.pair import Outcomes, Pair
-from sbxtui.services.sync.picture import part_of, scope_of, within
 from sbxtui.services.sync.plan import plan
 from sbxtui.services.sync.safety import refused_of, without
 
@@ -78,30 +77,4 @@ async def take_over(pair: Pair, intake: Intake, reviewed: Reviewed, on_bytes: Ca
     """Make the changes in this machine's folder; what they replace goes to the trash."""
     outcomes = await pair.pull(reviewed.changes, intake, on_bytes)
     await asyncio.to_thread(pair.ancestors.forget_taken)
-    return outcomes
-
-
-async def resolve(pair: Pair, intake: Intake, path: Path, winner: Side) -> Outcomes:
-    """Give both sides what one has at a path and below; the other's version goes to the trash of its side.
-
-    Both sides were looked at before.
-    """
-    loser = pair.there if winner is Side.LOCAL else pair.local
-    scope = scope_of({path}, pair.base, pair.local.entries, pair.there.entries)
-    base = within(pair.base, scope)
-    for one in scope:
-        if one == path or one.startswith(path + b"/"):
-            # As if the loser had changed nothing.
-            base.pop(one, None)
-            if (entry := loser.entries.get(one)) is not None:
-                base[one] = entry
-    mode = Mode.PUSH if winner is Side.LOCAL else Mode.TWO_WAY
-    local, there = part_of(pair.local.listing(), scope), part_of(pair.there.listing(), scope)
-    target = Side.GUEST if winner is Side.LOCAL else Side.LOCAL
-    changes = [change for change in plan(base, local, there, mode).changes if change.side is target]
-    if target is Side.GUEST:
-        outcomes = await pair.push(changes, lambda done, size_bytes: None, word="resolve")
-    else:
-        outcomes = await pair.pull(changes, intake, lambda size_bytes: None, word="resolve")
-    await pair.adopt(pair.compare())
     return outcomes

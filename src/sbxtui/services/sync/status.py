@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from sbxtui.core.text import counted
 from sbxtui.services.sync.model import Path
 
 _SHOWN = 50
@@ -38,6 +39,7 @@ class Status:
         halts: The codes of the reasons it is halted for.
         pending: Changes that are still to be carried over.
         pushed, pulled, sent_bytes: Changes made there and here since this process acts on it, and the content sent.
+        decided: Conflicts that were decided as somebody had said beforehand.
         problems: Paths that are left alone, and the word for why; `failed` those of them that the sandbox refused.
         lags_s: From the first hint of a change to its being in the sandbox, the last of them.
     """
@@ -50,6 +52,7 @@ class Status:
     sent_bytes: int = 0
     pushed: int = 0
     pulled: int = 0
+    decided: int = 0
     scans: int = 0
     last_scan_at_s: float = 0.0
     trouble: str = ""
@@ -69,6 +72,7 @@ class Status:
             "pending": self.pending,
             "pushed": self.pushed,
             "pulled": self.pulled,
+            "decided": self.decided,
             "sent_bytes": self.sent_bytes,
             "scans": self.scans,
             "last_scan_age_s": round(time.time() - self.last_scan_at_s, 1) if self.last_scan_at_s else None,
@@ -92,8 +96,15 @@ class Status:
 def way_out(name: str, halts: Sequence[str]) -> str:
     """What a person does about a halt."""
     if "first_contact_deletes" in halts:
-        return f"if they may go: `sbx sync {name} DIR --mode mirror --accept-deletes`"
+        return f"if they may go: `sbx sync resume {name} --accept-deletes`"
+    if "large_seed" in halts:
+        return f"leave it out with a `.sbxignore`, or, if all of it is meant: `sbx sync resume {name} --accept-large`"
     return f"look at both sides; then `sbx sync resume {name}` compares them anew and deletes nothing"
+
+
+def entries_of(number: int) -> str:
+    """So many files, folders and links, in words."""
+    return counted(number, "entry", "entries")
 
 
 def shown(path: Path) -> str:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path as FilePath
 
 from sbxtui.core.errors import Conflict, NotFound, StoreError, TimedOut, UsageError
-from sbxtui.core.model import Registration
+from sbxtui.core.model import Registration, SandboxId
 from sbxtui.home import Home
 from sbxtui.identity import own_identity
 from sbxtui.services.guests import Guests
@@ -23,9 +23,10 @@ from sbxtui.services.sync.beside import beside
 from sbxtui.services.sync.cycle import Cycle, OnStatus
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.intake import Intake
+from sbxtui.services.sync.leftovers import STAGE_SUFFIX, clear_beside, sweep
 from sbxtui.services.sync.link import LiveLink
-from sbxtui.services.sync.model import Mode
-from sbxtui.services.sync.pair import ACCEPT_DELETES, Pair
+from sbxtui.services.sync.model import Mode, OnConflict
+from sbxtui.services.sync.pair import ACCEPT_DELETES, ACCEPT_LARGE, Pair
 from sbxtui.services.sync.status import LinkState, Status, way_out
 from sbxtui.services.sync.views import ConflictView
 from sbxtui.services.sync.watch import EVERYTHING
@@ -51,20 +52,24 @@ class SyncSpec:
         root: The folder of this machine, absolute.
         to: The folder of the sandbox; empty for its work folder.
         mode: Which way changes go.
+        on_conflict: What becomes of conflicts.
     """
 
     root: str
     to: str
     mode: Mode
+    on_conflict: OnConflict = OnConflict.STOP
 
     def as_row(self) -> dict[str, object]:
         """As a link's row has it."""
-        return {"root": self.root, "to": self.to, "mode": self.mode.value}
+        return {"root": self.root, "to": self.to, "mode": self.mode.value, "on_conflict": self.on_conflict.value}
 
     @classmethod
     def of(cls, link: Link) -> SyncSpec:
         """Of a link's row."""
-        return cls(str(link.spec["root"]), str(link.spec.get("to", "")), Mode(link.spec.get("mode", "push")))
+        said = link.spec
+        on_conflict = OnConflict(said.get("on_conflict", "stop"))
+        return cls(str(said["root"]), str(said.get("to", "")), Mode(said.get("mode", "push")), on_conflict)
 
 
 class Syncs:
@@ -82,7 +87,7 @@ class Syncs:
         Raises:
             NotFound: It has none.
         """
-        link = self._links.find(row.context, KIND, row.name)
+        link = self._links.find(row.context, KIND, row.id)
         if link is None:
             raise NotFound(f"`{row.name}` is not synced with a folder", hint=f"sbx sync {row.name} DIR")
         return link
@@ -97,7 +102,7 @@ class Syncs:
         Raises:
             Conflict: Another process acts on it, or the sandbox is synced with another folder.
         """
-        found = self._links.find(row.context, KIND, row.name)
+        found = self._links.find(row.context, KIND, row.id)
         if found is not None and (SyncSpec.of(found).root, SyncSpec.of(found).to) != (spec.root, spec.to):
             raise Conflict(
                 f"`{row.name}` is synced with {SyncSpec.of(found).root} already",
@@ -142,7 +147,13 @@ class Syncs:
         owner = str(own_identity())
         try:
             async with self.opened(row, SyncSpec.of(link)) as pair, self._taking_in(row, pair) as intake:
-                live = LiveLink(pair, on_status, intake=intake, explain=partial(self._guests.explain, row))
+                live = LiveLink(
+                    pair,
+                    on_status,
+                    intake=intake,
+                    on_conflict=SyncSpec.of(link).on_conflict,
+                    explain=partial(self._guests.explain, row),
+                )
                 try:
                     async with beside(self._obey(link, live, pair)):
                         await live.run()
@@ -151,6 +162,8 @@ class Syncs:
                 return live.status
         finally:
             await asyncio.to_thread(self._links.leave, link, owner)
+            if await asyncio.to_thread(self._links.find, link.context, KIND, link.sandbox_id) is None:
+                await self.sweep()
 
     async def _obey(self, link: Link, live: LiveLink, pair: Pair) -> None:
         """Tell others how the link is, and do what they want of it; what the store refuses is tried again."""
@@ -164,7 +177,7 @@ class Syncs:
                         said = current
                     await asyncio.sleep(_SAY_EVERY_S)
                     await listener.wait(_LOOK_EVERY_S)
-                    found = await asyncio.to_thread(self._links.find, link.context, KIND, link.sandbox)
+                    found = await asyncio.to_thread(self._links.find, link.context, KIND, link.sandbox_id)
                 except StoreError as exc:
                     log.warning("%s: %s", link.sandbox, exc.message)
                     await asyncio.sleep(_LOOK_EVERY_S)
@@ -195,9 +208,12 @@ class Syncs:
             folder.close()
 
     def state_file(self, row: Registration) -> FilePath:
-        """Where what a sandbox and its folder agree on is kept."""
-        key = hashlib.sha256(f"{row.context}\0{row.name}".encode()).hexdigest()[:20]
-        return self._home.state_dir / "sync" / f"{key}.db"
+        """Where what a sandbox and its folder agree on is kept; the name beginning all files of their link."""
+        return self._files_dir / f"{_key(row.context, row.id)}.db"
+
+    @property
+    def _files_dir(self) -> FilePath:
+        return self._home.state_dir / "sync"
 
     async def flush(self, row: Registration) -> int:
         """Carry over now what this machine's folder has and the sandbox has not; returns how many changes that were.
@@ -229,7 +245,7 @@ class Syncs:
         try:
             async with self.opened(row, SyncSpec.of(link)) as pair, pair.ancestors.cycle(timeout_s=_FLUSH_TIMEOUT_S):
                 async with self._taking_in(row, pair) as intake:
-                    cycle = Cycle(pair, on_status, intake=intake)
+                    cycle = Cycle(pair, on_status, intake=intake, on_conflict=SyncSpec.of(link).on_conflict)
                     await cycle.compare()
                 status = cycle.status
             status.state = LinkState.ENDED
@@ -242,9 +258,16 @@ class Syncs:
 
     async def accept_deletes(self, row: Registration) -> None:
         """A person agrees that a mirror's first comparison deletes what only the sandbox has."""
+        await self._consent(row, ACCEPT_DELETES)
+
+    async def accept_large(self, row: Registration) -> None:
+        """A person agrees that the first comparison sends very much."""
+        await self._consent(row, ACCEPT_LARGE)
+
+    async def _consent(self, row: Registration, what: str) -> None:
         ancestors = await asyncio.to_thread(Ancestors.open, self.state_file(row))
         try:
-            await asyncio.to_thread(ancestors.set_meta, {ACCEPT_DELETES: "1"})
+            await asyncio.to_thread(ancestors.set_meta, {what: "1"})
         finally:
             ancestors.close()
 
@@ -280,7 +303,7 @@ class Syncs:
                 intake.close()
 
     def _intake(self, row: Registration, pair: Pair) -> Intake:
-        return Intake(pair.folder, self.state_file(row).with_suffix(".stage"))
+        return Intake(pair.folder, self.state_file(row).with_suffix(STAGE_SUFFIX))
 
     async def conflicts(self, row: Registration) -> tuple[ConflictView, ...]:
         """Paths both sides changed, as of the last comparison."""
@@ -297,8 +320,11 @@ class Syncs:
         await asyncio.to_thread(lambda: self._links.want(link, wanted, actor=self._actor))
         return link
 
-    async def end(self, row: Registration) -> None:
+    async def end(self, row: Registration) -> tuple[str, ...]:
         """End a link, whoever acts on it, and forget all that is known of it; no file of either side is touched.
+
+        Returns:
+            Folders of this machine that still keep what the link replaced here, for a week.
 
         Raises:
             NotFound: The sandbox has none. TimedOut: Who acts on it does not end.
@@ -310,9 +336,23 @@ class Syncs:
                 raise TimedOut(f"process {link.owner.partition(':')[0]} goes on with the sync of `{row.name}`")
             await asyncio.sleep(_END_POLL_S)
         await asyncio.to_thread(lambda: self._links.forget(link, actor=self._actor))
-        file = self.state_file(row)
-        for suffix in ("", "-wal", "-shm"):
-            file.with_name(file.name + suffix).unlink(missing_ok=True)
+        await self.sweep()
+        left = await asyncio.to_thread(clear_beside, SyncSpec.of(link).root)
+        own = self.state_file(row).with_suffix(STAGE_SUFFIX)
+        return (str(own), *left) if own.exists() else tuple(left)
+
+    async def sweep(self) -> None:
+        """Remove what links that ended, or whose sandboxes were removed, left on this machine."""
+
+        def is_kept(key: str) -> bool:
+            return any(_key(link.context, link.sandbox_id) == key for link in self._links.list(KIND))
+
+        await asyncio.to_thread(sweep, self._files_dir, is_kept)
+
+
+def _key(context: str, sandbox_id: SandboxId) -> str:
+    """What the names of all files of a link begin with."""
+    return hashlib.sha256(f"{context}\0{sandbox_id}".encode()).hexdigest()[:20]
 
 
 def local_root(text: str) -> str:

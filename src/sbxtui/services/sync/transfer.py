@@ -17,7 +17,7 @@ from sbxtui.services.sync.model import Change, Op, Path
 from sbxtui.services.sync.picture import state_of
 
 # A batch takes effect at its end, and one that is cut is sent again.
-_BATCH_OPS = 2_000
+BATCH_OPS = 2_000
 _BATCH_BYTES = 16 * 1024 * 1024
 _CONTENT_MISSING = "content_missing"
 # A file that was changed after it was looked at: the next look finds it.
@@ -116,7 +116,7 @@ class Upload:
         moved: Mapping[bytes, Path],
     ) -> Step | None:
         """An operation with its content; None if the file is another one by now."""
-        size_bytes = _size(local.get(change.path))
+        size_bytes = size_of(local.get(change.path))
         source = _source(change, size_bytes, moved)
         op = wire_op(change, there, size_bytes=size_bytes, source=source, known_path=_known_path(change, moved))
         if change.op is not Op.PUT or source is not Source.INLINE:
@@ -135,7 +135,7 @@ class Upload:
         """Upload the large contents of a batch; returns those that did not arrive: None for files that changed."""
         refused: dict[Path, Result | None] = {}
         for change in batch:
-            size_bytes = _size(local.get(change.path))
+            size_bytes = size_of(local.get(change.path))
             if change.entry is None or _source(change, size_bytes, moved) is not Source.BLOB:
                 continue
             try:
@@ -167,7 +167,8 @@ class Upload:
             yield piece
 
 
-def _size(state: State | None) -> int:
+def size_of(state: State | None) -> int:
+    """How long the content of a state is, as far as that is known."""
     return state.stamp.size_bytes if state is not None and state.stamp is not None else 0
 
 
@@ -214,8 +215,8 @@ def in_batches(changes: Sequence[Change], source: Mapping[Path, State]) -> Itera
     held: list[Change] = []
     held_bytes = 0
     for change in changes:
-        size_bytes = _size(source.get(change.path)) if change.op is Op.PUT else 0
-        if held and (len(held) >= _BATCH_OPS or held_bytes + size_bytes > _BATCH_BYTES):
+        size_bytes = size_of(source.get(change.path)) if change.op is Op.PUT else 0
+        if held and (len(held) >= BATCH_OPS or held_bytes + size_bytes > _BATCH_BYTES):
             yield held
             held, held_bytes = [], 0
         held.append(change)

@@ -12,14 +12,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from sbxguest.tree import Outcome, Result, Source, State
+from sbxguest.tree import Outcome, Result, Source, Stamp, State
 from sbxtui.guest.tree import Step as GuestStep
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Kind, Mode, Op, Path, Side
 from sbxtui.services.sync.pair import Outcomes, Pair
 from sbxtui.services.sync.picture import entry_of
-from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, wire_op
+from sbxtui.services.sync.transfer import BATCH_OPS, CHANGED_MEANWHILE, size_of, wire_op
 from sbxtui.store.ancestors import Agreed, Batch, Step
 
 
@@ -29,7 +30,7 @@ def is_carried_on(pair: Pair, batch: Batch) -> bool:
 
 
 async def undo(pair: Pair, intake: Intake, batch: Batch) -> Outcomes:
-    """Take a batch back; what cannot be taken back stays as it is, and in the batch.
+    """Take a batch back; what cannot be taken back stays as it is, and in the batch, which is left over then.
 
     The caller holds `Ancestors.cycle`.
 
@@ -56,6 +57,8 @@ async def undo(pair: Pair, intake: Intake, batch: Batch) -> Outcomes:
                 outcomes.failed[step.path] = (result.code if result else "") or CHANGED_MEANWHILE
         await asyncio.to_thread(pair.ancestors.keep_steps, batch.number, list(left.values()))
         await pair.agree_on(_agreed(pair, batch, after, held, outcomes))
+    if left:
+        await asyncio.to_thread(pair.ancestors.leave_over, batch.number)
     return outcomes
 
 
@@ -72,7 +75,7 @@ def _agreed(
     if batch.word == "pull" and not is_carried_on(pair, batch):
         for path, state in after.items():
             if path not in outcomes.failed:
-                agreed[path] = None if state is None else Agreed(state, _without_stamp(state))
+                agreed[path] = None if state is None else Agreed(state, _as_elsewhere(state))
     return agreed
 
 
@@ -84,23 +87,24 @@ async def _taken_back(pair: Pair, intake: Intake, side: Side, steps: Sequence[St
         return [one.result for one in await asyncio.to_thread(intake.restore, changes, known)]
     await pair.greet()
     sent = [
-        GuestStep(wire_op(change, known, size_bytes=_size_of(step.before), source=_source_of(change)))
+        GuestStep(wire_op(change, known, size_bytes=size_of(step.before), source=_source_of(change)))
         for change, step in zip(changes, steps, strict=True)
     ]
-    results = {one.seq: one for one in await pair.guest.batch(f"undo-{secrets.token_hex(16)}", sent)}
-    return [results.get(seq) for seq in range(len(steps))]
-
-
-def _size_of(state: State | None) -> int:
-    return state.stamp.size_bytes if state is not None and state.stamp is not None else 0
+    results: list[Result | None] = []
+    for start in range(0, len(sent), BATCH_OPS):
+        part = sent[start : start + BATCH_OPS]
+        made = {one.seq: one for one in await pair.guest.batch(f"undo-{secrets.token_hex(16)}", part)}
+        results += [made.get(seq) for seq in range(len(part))]
+    return results
 
 
 def _source_of(change: Change) -> Source:
     return Source.KNOWN if change.op is Op.PUT else Source.INLINE
 
 
-def _without_stamp(state: State) -> State:
-    return State(state.kind, state.content, state.is_executable)
+def _as_elsewhere(state: State) -> State:
+    """The same on the other side: of its stamp only the size is known there, which proves nothing."""
+    return replace(state, stamp=Stamp(size_of(state), 0, 0, 0, is_racy=True))
 
 
 def _inverse(step: Step) -> Change:
