@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sbxtui.services.jobs import Jobs
     from sbxtui.services.jobwatch import JobWatch
     from sbxtui.services.launch import Launcher
+    from sbxtui.services.metrics import Metrics
     from sbxtui.services.network import Networks
     from sbxtui.services.oneshot import OneShots
     from sbxtui.services.planes import ControlPlanes
@@ -187,6 +188,13 @@ class Services:
         from sbxtui.services.jobwatch import JobWatch
 
         return JobWatch(self.settings.home, self.job_lists, self.jobs)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """What sandboxes use."""
+        from sbxtui.services.metrics import Metrics
+
+        return Metrics(self.context, self.planes, self.inventories, self.registry, self.jobs, self.guests)
 
     @cached_property
     def shells(self) -> Shells:

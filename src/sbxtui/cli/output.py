@@ -104,6 +104,11 @@ class Output:
         if fitted.left_out:
             self.note(f"note: no room for {', '.join(fitted.left_out)}: `--wide` shows all")
 
+    def new_page(self) -> None:
+        """Begin again at the top of a terminal; in a file the next page follows the last one."""
+        if stdout_is_terminal() and not self.is_json:
+            _write(sys.stdout, "\x1b[H\x1b[J")
+
     def note(self, text: str) -> None:
         """A notice for people on stderr; silenced by `--quiet`."""
         if not self.is_quiet:

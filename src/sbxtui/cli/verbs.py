@@ -288,6 +288,19 @@ def _network(add: Adder) -> None:
 
 
 def _seeing(add: Adder) -> None:
+    metrics = add("metrics", "usage:metrics", "what a sandbox uses: cpu, memory, disk, network, processes")
+    _names(metrics, many=False)
+    top = add(
+        "top",
+        "usage:top",
+        "what all sandboxes use, the busiest first",
+        detail="What all sandboxes use. One that would be kept awake by looking is left alone, and says so.",
+    )
+    top.add_argument("--sort", default="cpu", metavar="KEY", help="cpu, memory, disk, processes or name")
+    _wide(top)
+    for parser in (metrics, top):
+        parser.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+        parser.add_argument("--interval", type=seconds, default=2.0, metavar="S", help="pause between looks (2 s)")
     events = add("events", "seeing:events", "who did what")
     events.add_argument("--follow", action="store_true", help="go on as events happen")
     events.add_argument("--tail", type=int, default=50, metavar="N", help="the last N (default 50)")

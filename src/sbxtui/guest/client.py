@@ -19,6 +19,7 @@ from sbxtui.core.text import harmless_line
 if TYPE_CHECKING:
     from sbxtui.guest.files import GuestFiles
     from sbxtui.guest.jobs import GuestJobs
+    from sbxtui.guest.metrics import GuestMetrics
     from sbxtui.guest.shells import GuestShells
     from sbxtui.guest.transport import TokenSource, Transport
     from sbxtui.guest.tree import GuestTree
@@ -112,6 +113,13 @@ class GuestClient:
         from sbxtui.guest.shells import GuestShells
 
         return GuestShells(self.transport, partial(self._boot_with, "shells"))
+
+    @property
+    def metrics(self) -> GuestMetrics:
+        """What the sandbox uses."""
+        from sbxtui.guest.metrics import GuestMetrics
+
+        return GuestMetrics(self.transport)
 
     def tree(self, path: str = "") -> GuestTree:
         """A folder as one end of a sync; empty is the workdir."""
