@@ -126,7 +126,7 @@ async def test_a_port_opened_inside_is_reached_and_a_closed_one_refuses(spec: Sa
     )
     async with running(spec) as sandbox:
         ran = await sandbox.run(f'setsid python3 -c "{server}" > port 2>&1 & while ! [ -s port ]; do :; done; cat port')
-        reader, writer = await sandbox.keeper.dial(int(ran.out))
+        reader, writer = await (await sandbox.keeper.dial(int(ran.out))).streams()
         async with asyncio.timeout(5):
             assert await reader.read() == b"hi"
         writer.close()

@@ -87,7 +87,7 @@ async def test_a_sleeping_sandbox_that_is_ended_leaves_nothing(asleep: RunningSa
 
 async def _hook(sandbox: RunningSandbox, name: str) -> None:
     async with asyncio.timeout(20):
-        reader, writer = await sandbox.keeper.dial(sandbox.spec.hook_port)
+        reader, writer = await (await sandbox.keeper.dial(sandbox.spec.hook_port)).streams()
         head = f"POST /aws/lambda-microvms/runtime/v1/{name} HTTP/1.1\r\nHost: guest\r\n"
         writer.write(f"{head}Content-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
         assert b" 200 " in await reader.readline()

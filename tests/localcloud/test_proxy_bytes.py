@@ -75,16 +75,46 @@ async def test_a_body_without_a_length_ends_with_the_connection(endpoint: Endpoi
         assert await reader.read() == b"HTTP/1.0 200 OK\r\n\r\nall of it"
 
 
-async def test_an_early_answer_reaches_a_client_that_still_sends(endpoint: Endpoint) -> None:
+async def test_early_answers_reach_clients_that_still_send(endpoint: Endpoint) -> None:
+    """However the guest closes: with all of the request unread, in the middle of it, with little or more to say."""
+
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig")
+        head = await reader.readuntil(b"\r\n\r\n")
+        _, taken, said, _ = head.split(b"/", 3)[:4]
+        if int(taken):
+            await reader.readexactly(int(taken))
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % int(said))
+        writer.write(b"b" * int(said))
         await writer.drain()
 
-    async with guest_server(refuse) as port, httpx.AsyncClient(verify=endpoint.context(), timeout=20) as http:
+    async with guest_server(refuse) as port, httpx.AsyncClient(verify=endpoint.context(), timeout=60) as http:
         headers = {"X-aws-proxy-auth": endpoint.token, "X-aws-proxy-port": str(port)}
-        reply = await http.post(f"https://{endpoint.address}/", headers=headers, content=b"x" * 20_000_000)
-    assert (reply.status_code, reply.text) == (413, "big")
+
+        async def send(taken: int, said: int) -> tuple[int, bytes]:
+            url = f"https://{endpoint.address}/{taken}/{said}/"
+            reply = await http.post(url, headers=headers, content=b"x" * 5_000_000)
+            return reply.status_code, reply.content
+
+        for taken, said in ((0, 3), (1_000_000, 3), (0, 20_000)):
+            answers = await asyncio.gather(*(send(taken, said) for _ in range(8)))
+            assert answers == [(413, b"b" * said)] * 8
+
+
+async def test_what_a_websocket_said_before_it_broke_off_arrives_though_the_client_still_sends(
+    endpoint: Endpoint,
+) -> None:
+    async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+        await reader.readexactly(1000)
+        writer.write(b"last words")
+        await writer.drain()
+
+    async with guest_server(leave) as port, asyncio.timeout(20), endpoint.connected() as (reader, writer):
+        writer.write(endpoint.head(port, "GET / HTTP/1.1", "Connection: Upgrade", "Upgrade: x"))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(bytes(2_000_000))
+        assert await reader.readexactly(10) == b"last words"
 
 
 async def test_100_continue_is_passed_on(endpoint: Endpoint) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 
 from sbxtui.core.egress import NetworkPolicy, parse_network
 from sbxtui.core.hosts import Address
+from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.egress.conversation import Conversation, Patience, Ways
-from sbxtui.localcloud.egress.dialing import Streams
+from sbxtui.localcloud.egress.dialing import LOOPBACK, Streams, connect_directly
 from sbxtui.localcloud.egress.log import NetworkLog
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -53,10 +54,10 @@ class WayOut:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         return [ipaddress.ip_address(text) for text in answer]
 
-    async def connect(self, address: Address, port: int) -> Streams:
+    async def connect(self, address: Address, port: int) -> Duplex:
         """Write down what was dialled, and lead it to the test's server."""
         self.dialled.append((str(address), port))
-        return await asyncio.open_connection("127.0.0.1", self.upstream_port)
+        return await connect_directly(LOOPBACK, self.upstream_port)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a program."""

@@ -100,7 +100,7 @@ class RunningSandbox:
     async def request(self, method: str, path: str, body: object = None, *, boot: str = "") -> tuple[int, bytes]:
         """One HTTP exchange with the guest over the bridge."""
         async with asyncio.timeout(CALL_S):
-            reader, writer = await self.keeper.dial(self.spec.agent_port)
+            reader, writer = await (await self.keeper.dial(self.spec.agent_port)).streams()
             content = b"" if body is None else json.dumps(body).encode()
             head = f"{method} {path} HTTP/1.1\r\nHost: guest\r\nX-Sbx-Boot: {boot}\r\nConnection: close\r\n"
             head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"

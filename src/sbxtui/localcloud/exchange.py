@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sbxtui.localcloud.bodies import framing_of
+from sbxtui.localcloud.duplex import CHUNK_BYTES, Duplex
 from sbxtui.localcloud.heads import BadMessage, Head, RequestHead, ResponseHead, parse_response
-from sbxtui.localcloud.relay import CHUNK_BYTES, Cut, Source, relay_body, relay_until_end
+from sbxtui.localcloud.relay import Cut, Source, relay_body, relay_until_end, write_to
 
 # After an early answer the client may still be sending; a connection closed under it could take the answer with it.
 LINGER_S = 5.0
@@ -25,18 +27,17 @@ class Upstream:
 
     port: int
     epoch: int
-    source: Source
-    writer: asyncio.StreamWriter
+    duplex: Duplex
     used_at: float
+    source: Source = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.source = Source(self.duplex)
 
     def is_fresh(self, port: int, epoch: int, *, within_s: float) -> bool:
         """Whether the next request to `port` may take this connection."""
         is_recent = time.monotonic() - self.used_at < within_s
-        return is_recent and (self.port, self.epoch) == (port, epoch) and not self.source.is_at_end
-
-    def abort(self) -> None:
-        """Drop it at once; the guest sees its client vanish."""
-        self.writer.transport.abort()
+        return is_recent and (self.port, self.epoch) == (port, epoch) and self.duplex.is_quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,14 @@ class Outcome:
 
 
 class Exchange:
-    """Created after the request's head was written to the guest. `touch` is told of every byte, and `passed_on` makes
-    of the answer's head what the client gets.
+    """`head` is what the guest gets of the request's. `touch` is told of every byte, and `passed_on` makes of the
+    answer's head what the client gets.
     """
 
     def __init__(
         self,
         request: RequestHead,
+        head: Head,
         source: Source,
         writer: asyncio.StreamWriter,
         upstream: Upstream,
@@ -64,6 +66,7 @@ class Exchange:
         passed_on: Callable[[Head], Head] = lambda head: head,
     ) -> None:
         self._request = request
+        self._head = head
         self._source = source
         self._writer = writer
         self._upstream = upstream
@@ -117,7 +120,8 @@ class Exchange:
         raise Cut("the client went away") from error
 
     async def _send(self) -> None:
-        """Pass the request's body on, then watch for the client's end; ends only when the client has."""
+        """Pass the request on, then watch for the client's end; ends only when the client has."""
+        await self._to_guest(self._head.to_bytes())
         framing = framing_of(self._request.length)
         while not framing.is_done:
             data = await self._source.read(min(framing.wants, CHUNK_BYTES) or CHUNK_BYTES)
@@ -128,24 +132,25 @@ class Exchange:
                 self._source.give_back(data[taken:])
                 data = data[:taken]
             self._touch()
-            try:
-                self._upstream.writer.write(data)
-                await self._upstream.writer.drain()
-            except OSError:
-                # The guest closed while we sent. It may have answered before; the receiving side knows.
-                self._sending_over.set()
-                await asyncio.get_running_loop().create_future()
+            await self._to_guest(data)
         self._is_sent = True
         self._sending_over.set()
         await self._source.wait_end()
+
+    async def _to_guest(self, data: bytes) -> None:
+        """Send to the guest; to one that takes no more, for ever. It may have answered before: who receives knows."""
+        try:
+            await self._upstream.duplex.send(data)
+        except OSError:
+            self._sending_over.set()
+            await asyncio.get_running_loop().create_future()
 
     async def _receive(self) -> ResponseHead | None:
         """Pass the answer on; None after a 101, when the connection is no longer HTTP."""
         while True:
             response = await self._next_head()
             if response.status == 101:
-                self._writer.write(self._answered_upgrade(response.head).to_bytes())
-                await self._writer.drain()
+                await write_to(self._writer, self._answered_upgrade(response.head).to_bytes())
                 return None
             self._writer.write(self._passed_on(response.head).to_bytes())
             self._has_answer_begun = True
@@ -184,8 +189,9 @@ class Exchange:
 
     async def _tunnel(self) -> None:
         """Raw bytes both ways until either side ends."""
-        outward = asyncio.create_task(relay_until_end(self._source, self._upstream.writer, self._touch))
-        inward = asyncio.create_task(relay_until_end(self._upstream.source, self._writer, self._touch))
+        to_client = partial(write_to, self._writer)
+        outward = asyncio.create_task(relay_until_end(self._source, self._to_guest, self._touch))
+        inward = asyncio.create_task(relay_until_end(self._upstream.source, to_client, self._touch))
         try:
             done, _ = await asyncio.wait({outward, inward}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from sbxtui.core.errors import GuestUnreachable
+from sbxtui.localcloud.duplex import Duplex
 
-Dial = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+Dial = Callable[[int], Awaitable[Duplex]]
 
 HOOK_PATH = "/aws/lambda-microvms/runtime/v1/"
 _MAX_STATUS_LINE_BYTES = 1_024
@@ -78,7 +79,7 @@ async def _request(dial: Dial, port: int, method: str, path: str, body: bytes) -
 async def _connect(dial: Dial, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     while True:
         try:
-            return await dial(port)
+            return await (await dial(port)).streams()
         except (OSError, GuestUnreachable):
             await asyncio.sleep(_RETRY_S)
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Any
 
 from sbxtui.core.errors import Conflict, GuestUnreachable, RuntimeUnavailable, SbxError
 from sbxtui.core.text import harmless
+from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.imagetree import ensure_image_tree
 from sbxtui.localcloud.keeper_kill import kill_keeper
 from sbxtui.localcloud.keeper_start import open_bridge
@@ -92,8 +94,8 @@ class KeeperClient:
                 raise
             return known
 
-    async def dial(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to a port of the sandbox's own loopback; the caller closes the writer.
+    async def dial(self, port: int) -> Duplex:
+        """Connect to a port of the sandbox's own loopback; the caller closes the connection.
 
         Raises:
             ConnectionRefusedError: Nothing listens on that port inside.
@@ -176,7 +178,7 @@ async def adopt_keeper(keeper_socket: Path) -> KeeperClient | None:
         return None
 
 
-async def dial_bridge(control_dir: Path, port: int | str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def dial_bridge(control_dir: Path, port: int | str) -> Duplex:
     """`KeeperClient.dial` by folder; with a word in place of the port, what else the bridge does on such a word."""
     try:
         descriptor = open_bridge(control_dir)
@@ -184,26 +186,31 @@ async def dial_bridge(control_dir: Path, port: int | str) -> tuple[asyncio.Strea
         raise GuestUnreachable(
             "the sandbox's bridge is not there", hint="it may have ended; list the sandboxes"
         ) from exc
-    writer: asyncio.StreamWriter | None = None
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    duplex = Duplex(sock)
     try:
         async with asyncio.timeout(DIAL_TIMEOUT_S):
-            reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}")
-            writer.write(f"{port}\n".encode())
-            answer = await reader.readexactly(1)
-    except (OSError, TimeoutError, asyncio.IncompleteReadError) as exc:
-        _abort(writer)
-        raise GuestUnreachable(
-            "the sandbox's bridge does not answer", hint="it may be suspended or overloaded"
-        ) from exc
+            await asyncio.get_running_loop().sock_connect(sock, f"/proc/self/fd/{descriptor}")
+            await duplex.send(f"{port}\n".encode())
+            answer = await duplex.read(1)
+    except (OSError, TimeoutError) as exc:
+        duplex.close()
+        raise _silent() from exc
     except asyncio.CancelledError:
-        _abort(writer)
+        duplex.close()
         raise
     finally:
         os.close(descriptor)
-    if answer != b"+":
-        _abort(writer)
-        raise ConnectionRefusedError(f"nothing listens on port {port} in the sandbox")
-    return reader, writer
+    if answer == b"+":
+        return duplex
+    duplex.close()
+    if not answer:
+        raise _silent()
+    raise ConnectionRefusedError(f"nothing listens on port {port} in the sandbox")
+
+
+def _silent() -> GuestUnreachable:
+    return GuestUnreachable("the sandbox's bridge does not answer", hint="it may be suspended or overloaded")
 
 
 def prepare(spec: SandboxSpec) -> SandboxSpec:
@@ -318,8 +325,3 @@ async def _exchange(path: Path, request: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(reply, dict):
         raise ValueError("the keeper sent no object")
     return reply
-
-
-def _abort(writer: asyncio.StreamWriter | None) -> None:
-    if writer is not None:
-        writer.transport.abort()

@@ -52,7 +52,7 @@ class Connection:
             self._writer.transport.abort()
         finally:
             if self._upstream is not None:
-                self._upstream.abort()
+                self._upstream.duplex.close()
             self._writer.close()
 
     async def _serve_one(self) -> bool:
@@ -92,25 +92,23 @@ class Connection:
             if old.is_fresh(port, self._vm.traffic.epoch, within_s=REUSE_WITHIN_S):
                 self._vm.traffic.touch()
                 return old
-            old.abort()
-        reader, writer = await self._vm.connect(port)
-        writer.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        return Upstream(port, self._vm.traffic.epoch, Source(reader), writer, time.monotonic())
+            old.duplex.close()
+        duplex = await self._vm.connect(port)
+        return Upstream(port, self._vm.traffic.epoch, duplex, time.monotonic())
 
     async def _exchange(self, request: RequestHead, passage: Passage, upstream: Upstream) -> bool:
         traffic = self._vm.traffic
 
         def cut() -> None:
-            upstream.abort()
+            upstream.duplex.close()
             self._writer.transport.abort()
 
         traffic.add(cut)
         try:
             endpoint = f"127.0.0.1:{self._vm.record.endpoint_port}"
-            head = gate.passed_on(request, passage, endpoint, str(uuid.uuid4()))
-            upstream.writer.write(head.to_bytes())
             outcome = await Exchange(
                 request,
+                gate.passed_on(request, passage, endpoint, str(uuid.uuid4())),
                 self._source,
                 self._writer,
                 upstream,
@@ -118,7 +116,7 @@ class Connection:
                 answered_upgrade=lambda answer: gate.answered_upgrade(answer, passage),
             ).run()
         except BaseException:
-            upstream.abort()
+            upstream.duplex.close()
             raise
         finally:
             traffic.remove(cut)
@@ -126,7 +124,7 @@ class Connection:
             upstream.used_at = time.monotonic()
             self._upstream = upstream
         else:
-            upstream.writer.close()
+            upstream.duplex.close()
         return outcome.is_client_kept
 
     async def _refuse(self, status: int, body: str, *, is_kept: bool, is_head: bool = False) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from sbxtui.localcloud.bodies import Framing
+from sbxtui.localcloud.duplex import CHUNK_BYTES, Duplex
 from sbxtui.localcloud.heads import MAX_HEAD_BYTES, BadMessage
 
-CHUNK_BYTES = 262_144
 WRITE_BUFFER_BYTES = 1_048_576
 
 
@@ -19,14 +19,9 @@ class Cut(Exception):
 class Source:
     """A reader that can give back what it read too much. Every wait may be cancelled without losing a byte."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
+    def __init__(self, reader: asyncio.StreamReader | Duplex) -> None:
         self._reader = reader
         self._rest = b""
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether the other side closed and everything was read."""
-        return not self._rest and self._reader.at_eof()
 
     @property
     def has_more(self) -> bool:
@@ -97,11 +92,10 @@ async def relay_body(source: Source, sink: asyncio.StreamWriter, framing: Framin
             source.give_back(data[taken:])
             data = data[:taken]
         touch()
-        sink.write(data)
-        await sink.drain()
+        await write_to(sink, data)
 
 
-async def relay_until_end(source: Source, sink: asyncio.StreamWriter, touch: Callable[[], None]) -> None:
+async def relay_until_end(source: Source, send: Callable[[bytes], Awaitable[None]], touch: Callable[[], None]) -> None:
     """Pass everything on until the source ends.
 
     Raises:
@@ -109,5 +103,14 @@ async def relay_until_end(source: Source, sink: asyncio.StreamWriter, touch: Cal
     """
     while data := await source.read():
         touch()
-        sink.write(data)
-        await sink.drain()
+        await send(data)
+
+
+async def write_to(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Write all of it, at the other side's pace.
+
+    Raises:
+        OSError: It is gone.
+    """
+    writer.write(data)
+    await writer.drain()

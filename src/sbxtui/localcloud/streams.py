@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sbxtui.localcloud.duplex import Duplex
+
 
 @dataclass(slots=True)
 class Traffic:
@@ -15,7 +17,7 @@ class Traffic:
     epoch: int = 0
     last_byte_at: float = field(default_factory=time.monotonic)
     _cutters: set[Callable[[], None]] = field(default_factory=set)
-    _dials: set[asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = field(default_factory=set)
+    _dials: set[asyncio.Task[Duplex]] = field(default_factory=set)
 
     def touch(self) -> None:
         """A byte passed, in either direction."""
@@ -42,9 +44,7 @@ class Traffic:
         for dial in list(self._dials):
             dial.cancel()
 
-    async def dialled(
-        self, dial: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    async def dialled(self, dial: asyncio.Task[Duplex]) -> Duplex | None:
         """The result of a dial, or None if it was cut; cancelling the caller cancels the dial."""
         self._dials.add(dial)
         try:

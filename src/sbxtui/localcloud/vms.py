@@ -15,6 +15,7 @@ from sbxtui.core.errors import GuestUnreachable, SbxError
 from sbxtui.core.model import SandboxState
 from sbxtui.core.text import harmless_line
 from sbxtui.localcloud import catalog, faults
+from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.endings import exit_reason, reason_without_keeper
 from sbxtui.localcloud.hooks import HookOutcome, call_hook, wait_healthy
 from sbxtui.localcloud.keeper_client import KeeperClient, adopt_keeper, start_keeper
@@ -152,7 +153,7 @@ class Vm:
 
     # The endpoint's side
 
-    async def connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self, port: int) -> Duplex:
         """Dial a port for a request, resuming first where the idle policy says so.
 
         Raises:
@@ -163,13 +164,13 @@ class Vm:
             keeper = await self._admitted()
             self.traffic.touch()
             try:
-                pair = await self.traffic.dialled(asyncio.ensure_future(keeper.dial(port)))
+                duplex = await self.traffic.dialled(asyncio.ensure_future(keeper.dial(port)))
             except GuestUnreachable as exc:
                 if self.state is SandboxState.RUNNING:
                     raise NotReachable(exc.message) from exc
                 continue
-            if pair is not None:
-                return pair
+            if duplex is not None:
+                return duplex
 
     async def _until_known(self) -> None:
         try:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from sbxtui.core.egress import NetworkPolicy
 from sbxtui.core.hosts import THIS_MACHINE, as_address, authority, why_not_public
+from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.egress.asking import Asked, answer_head, read_request
 from sbxtui.localcloud.egress.dialing import (
     Connect,
@@ -27,7 +28,7 @@ from sbxtui.localcloud.egress.dialing import (
 from sbxtui.localcloud.egress.log import NetworkLog
 from sbxtui.localcloud.exchange import Exchange, Upstream, linger
 from sbxtui.localcloud.heads import BadMessage, Head
-from sbxtui.localcloud.relay import CHUNK_BYTES, WRITE_BUFFER_BYTES, Cut, Source
+from sbxtui.localcloud.relay import WRITE_BUFFER_BYTES, Cut, Source, write_to
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class Conversation:
         self._rules = rules
         self._ways = ways
         self._source = Source(reader)
-        self._upstream: asyncio.StreamWriter | None = None
+        self._upstream: Duplex | None = None
         self.asked: Asked | None = None
         self._writer.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
 
@@ -103,7 +104,7 @@ class Conversation:
         """End both sides at once."""
         self._writer.transport.abort()
         if self._upstream is not None:
-            self._upstream.transport.abort()
+            self._upstream.close()
 
     async def serve(self) -> None:
         """Answer the one request. Nothing that either side does is raised."""
@@ -132,17 +133,12 @@ class Conversation:
             raise _not_public(asked)
         if not self._rules.policy.allows(asked.host, asked.port):
             raise self._not_allowed(asked)
-        (reader, upstream), address = await self._dial(asked)
-        self._upstream = upstream
+        self._upstream, address = await self._dial(asked)
         # It may have changed while the name was looked up.
         if not self._rules.policy.allows(asked.host, asked.port):
             raise self._not_allowed(asked)
         self._note("allowed", asked, address=address)
-        upstream.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        if asked.is_tunnel:
-            await self._tunnel(asked, reader, upstream)
-        else:
-            await self._fetch(asked, reader, upstream)
+        await (self._tunnel if asked.is_tunnel else self._fetch)(asked, self._upstream)
 
     async def _read(self) -> Asked | None:
         try:
@@ -154,14 +150,14 @@ class Conversation:
         except BadMessage as exc:
             raise Refusal(exc.status, "bad_request", exc.why) from exc
 
-    async def _dial(self, asked: Asked) -> tuple[Streams, str]:
+    async def _dial(self, asked: Asked) -> tuple[Duplex, str]:
         patience = self._ways.patience
         try:
             async with asyncio.timeout(patience.lookup_s):
                 addresses = await checked_addresses(asked.host, self._ways.resolve)
             async with asyncio.timeout(patience.dial_s):
-                streams, address = await first_connection(addresses, asked.port, self._ways.connect)
-            return streams, str(address)
+                duplex, address = await first_connection(addresses, asked.port, self._ways.connect)
+            return duplex, str(address)
         except Forbidden as exc:
             raise _not_public(asked) from exc
         except Unreached as exc:
@@ -173,15 +169,14 @@ class Conversation:
 
     # Relaying
 
-    async def _tunnel(self, asked: Asked, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> None:
-        self._writer.write(_ESTABLISHED)
-        await self._writer.drain()
+    async def _tunnel(self, asked: Asked, upstream: Duplex) -> None:
+        await write_to(self._writer, _ESTABLISHED)
         started = time.monotonic()
         sent, received = _Meter(), _Meter()
         try:
             async with _silence(self._ways.patience.tunnel_s) as touch, asyncio.TaskGroup() as group:
-                group.create_task(_pump(self._source, upstream, sent, touch))
-                group.create_task(_pump(Source(reader), self._writer, received, touch))
+                group.create_task(self._outward(upstream, sent, touch))
+                group.create_task(self._inward(upstream, received, touch))
         except* (OSError, TimeoutError) as exc:
             log.debug("a tunnel of %s broke: %s", self._rules.sandbox_id, exc.exceptions[0])
             self.cut()
@@ -189,7 +184,27 @@ class Conversation:
             facts = {"sent_bytes": sent.total, "received_bytes": received.total}
             self._note("ended", asked, duration_s=round(time.monotonic() - started, 3), **facts)
 
-    async def _fetch(self, asked: Asked, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> None:
+    async def _outward(self, upstream: Duplex, meter: _Meter, touch: Callable[[], None]) -> None:
+        """Pass on what the program sends, then its end; to who takes no more, nothing: it may have said why."""
+        while data := await self._source.read():
+            touch()
+            meter.total += len(data)
+            try:
+                await upstream.send(data)
+            except OSError:
+                return
+        with contextlib.suppress(OSError):
+            upstream.end()
+
+    async def _inward(self, upstream: Duplex, meter: _Meter, touch: Callable[[], None]) -> None:
+        while data := await upstream.read():
+            touch()
+            meter.total += len(data)
+            await write_to(self._writer, data)
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+
+    async def _fetch(self, asked: Asked, upstream: Duplex) -> None:
         request = asked.to_upstream()
         has_answered = False
 
@@ -198,14 +213,14 @@ class Conversation:
             has_answered = True
             return answer_head(head)
 
-        upstream.write(request.head.to_bytes())
         try:
             async with _silence(self._ways.patience.answer_s) as touch:
                 await Exchange(
                     request,
+                    request.head,
                     self._source,
                     self._writer,
-                    Upstream(asked.port, 0, Source(reader), upstream, time.monotonic()),
+                    Upstream(asked.port, 0, upstream, time.monotonic()),
                     touch=touch,
                     # Upgrades are not passed on, so no answer to one is.
                     answered_upgrade=answer_head,
@@ -285,17 +300,6 @@ class Conversation:
 @dataclass(slots=True)
 class _Meter:
     total: int = 0
-
-
-async def _pump(source: Source, sink: asyncio.StreamWriter, meter: _Meter, touch: Callable[[], None]) -> None:
-    """Pass bytes on until the source ends, then end the sink's half: the other direction may go on."""
-    while data := await source.read(CHUNK_BYTES):
-        touch()
-        meter.total += len(data)
-        sink.write(data)
-        await sink.drain()
-    if sink.can_write_eof():
-        sink.write_eof()
 
 
 @contextlib.asynccontextmanager

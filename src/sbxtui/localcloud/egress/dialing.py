@@ -10,13 +10,13 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 
 from sbxtui.core.hosts import THIS_MACHINE, Address, as_address, why_not_public
+from sbxtui.localcloud.duplex import Duplex
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
-Connect = Callable[[Address, int], Awaitable[Streams]]
+Connect = Callable[[Address, int], Awaitable[Duplex]]
 
 LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
-READ_LIMIT_BYTES = 262_144
 _LOOKUPS = 4
 _MAX_ADDRESSES = 6
 _CONNECT_S = 5.0
@@ -103,7 +103,7 @@ async def checked_addresses(host: str, resolve: Resolve) -> list[Address]:
     return good[:_MAX_ADDRESSES]
 
 
-async def first_connection(addresses: Sequence[Address], port: int, connect: Connect) -> tuple[Streams, Address]:
+async def first_connection(addresses: Sequence[Address], port: int, connect: Connect) -> tuple[Duplex, Address]:
     """Dial checked addresses one after another.
 
     Raises:
@@ -121,19 +121,25 @@ async def first_connection(addresses: Sequence[Address], port: int, connect: Con
     raise Unreached(failure)
 
 
-async def connect_directly(address: Address, port: int) -> Streams:
+async def connect_directly(address: Address, port: int) -> Duplex:
     """A TCP connection to an address; no name is looked up any more.
 
     Raises:
         OSError: It fails.
     """
-    reader, writer = await asyncio.open_connection(str(address), port, limit=READ_LIMIT_BYTES)
-    sock = writer.get_extra_info("socket")
-    # A peer that vanished is noticed even where nobody sends.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
-    return reader, writer
+    sock = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
+    duplex = Duplex(sock)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A peer that vanished is noticed even where nobody sends.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        await asyncio.get_running_loop().sock_connect(sock, (str(address), port))
+    except BaseException:
+        duplex.close()
+        raise
+    return duplex
 
 
 def _is_of_this_machine(address: Address) -> bool:

@@ -104,7 +104,7 @@ class Gateway:
 
     async def _park(self) -> Streams | None:
         try:
-            streams = await dial_bridge(self._control_dir, _PARK_WORD)
+            streams = await (await dial_bridge(self._control_dir, _PARK_WORD)).streams()
         except ConnectionRefusedError:
             # The image of an older sbx, or a program in the sandbox that took the port.
             self.has_bridge = False
