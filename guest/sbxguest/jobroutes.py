@@ -117,6 +117,13 @@ async def send_signal(request: Request) -> Response:
     return json_response(job.describe())
 
 
+async def end(request: Request) -> Response:
+    """`POST /v2/jobs/{id}/end`: TERM to its group, and after its grace period KILL to everything it ever started."""
+    job = job_of(request)
+    job.end()
+    return json_response(job.describe())
+
+
 async def upgrade(request: Request) -> Response:
     """`GET /v2/jobs/{id}/attach` without an upgrade."""
     job_of(request)
@@ -156,5 +163,6 @@ ROUTES = (
     Route("POST", "/v2/jobs/{id}/stdin", write_stdin),
     Route("POST", "/v2/jobs/{id}/eof", end_stdin),
     Route("POST", "/v2/jobs/{id}/signal", send_signal),
+    Route("POST", "/v2/jobs/{id}/end", end),
     Route("POST", "/v2/jobs/{id}/resize", resize),
 )

@@ -25,8 +25,8 @@ from enum import IntEnum
 
 GENERATION = 2
 FEATURES = (
-    *("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "jobs.attach", "jobs.limits", "shells"),
-    *("files", "files.tar", "tree", "metrics", "v1"),
+    *("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "jobs.attach", "jobs.limits", "jobs.end"),
+    *("shells", "files", "files.tar", "tree", "metrics", "v1"),
 )
 
 BOOT_HEADER = "x-sbx-boot"

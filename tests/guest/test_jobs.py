@@ -229,6 +229,37 @@ async def test_a_signal_reaches_leader_group_or_tree(
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
+async def test_an_end_asks_the_group_and_then_kills_what_did_not_listen_or_escaped(
+    guest: GuestProcess, http: httpx.AsyncClient
+) -> None:
+    script = """
+    trap '' TERM; setsid sh -c 'echo $$ > one; exec sleep 1000' & (setsid sleep 1000 & echo $! > two)
+    while ! [ -s one -a -s two ]; do sleep 0.01; done; echo up; sleep 1000
+    """
+    await _start(http, "s", script, kill_grace_s=0.2)
+    while not await _frames(http, "s"):
+        pass
+    assert (await http.post("/v2/jobs/s/end")).json()["state"] == "running"
+    exit_document = wire.payload_json((await _frames(http, "s", follow=1))[-1])
+    assert (exit_document["signal"], exit_document["lingering"]) == (9, False)
+    assert not any(os.path.exists(f"/proc/{(guest.workdir / name).read_text().strip()}") for name in ("one", "two"))
+    await _start(http, "t", "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done")
+    while not await _frames(http, "t"):
+        pass
+    await http.post("/v2/jobs/t/end")
+    *said, last = await _frames(http, "t", follow=1)
+    assert b"".join(frame.payload for frame in said).endswith(b"bye\n")
+    assert wire.payload_json(last)["code"] == 4
+
+
+async def test_what_an_ended_job_left_behind_ends_with_it(guest: GuestProcess, http: httpx.AsyncClient) -> None:
+    await _start(http, "l", "setsid sleep 1000 & echo $! > left")
+    assert wire.payload_json((await _frames(http, "l", follow=1))[-1])["lingering"]
+    await http.post("/v2/jobs/l/end")
+    while os.path.exists(f"/proc/{(guest.workdir / 'left').read_text().strip()}"):
+        await asyncio.sleep(0.01)
+
+
 async def test_signals_have_names_and_numbers_and_nothing_else(http: httpx.AsyncClient) -> None:
     await _start(http, "s", "exec sleep 1000")
     for sig in ("NOPE", 0, 65, True, None, "SIG_IGN"):
@@ -377,6 +408,7 @@ async def test_hello_lists_what_is_there_and_nothing_else(http: httpx.AsyncClien
         "jobs.tty": ("POST", "/v2/jobs/x/resize"),
         "jobs.attach": ("GET", "/v2/jobs/x/attach"),
         "jobs.limits": ("GET", "/v2/jobs/x"),
+        "jobs.end": ("POST", "/v2/jobs/x/end"),
         "shells": ("GET", "/v2/shells"),
         "files": ("GET", "/v2/files"),
         "files.tar": ("GET", "/v2/files/tar"),

@@ -76,7 +76,7 @@ async def test_the_size_is_there_before_the_first_command_runs_every_time(http: 
         tty = {"cols": 40 + n, "rows": 10 + n}
         return (await _run(http, f"s{n}", "", argv=["stty", "size"], tty=tty))[0]
 
-    for first in range(0, 60, 10):
+    for first in range(0, 200, 10):
         numbers = range(first, first + 10)
         expected = [b"%d %d\r\n" % (10 + n, 40 + n) for n in numbers]
         assert await asyncio.gather(*map(size, numbers)) == expected

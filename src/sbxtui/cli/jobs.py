@@ -62,12 +62,12 @@ async def output(call: Call) -> int:
 
 
 async def kill(call: Call) -> int:
-    """Signal a job."""
-    name = signal_name(call.args.signal)
+    """End a job, or send it one signal."""
+    name = signal_name(call.args.signal) if call.args.signal else ""
     job = await find_job(call)
-    await call.services.jobs.signal(job, name)
+    await (call.services.jobs.signal(job, name) if name else call.services.jobs.end(job))
     call.out.line(job.id)
-    call.out.result({"job": job.id, "sandbox": job.sandbox, "signal": name})
+    call.out.result({"job": job.id, "sandbox": job.sandbox, "signal": name or "TERM"})
     return 0
 
 

@@ -117,6 +117,15 @@ class GuestJobs:
         answer = await self._call("POST", f"/{job_id}/signal", doing=f"signalling job `{job_id}`", document=body)
         return decode_job(answer, await self._boot_id())
 
+    async def end(self, job_id: str) -> Job:
+        """Ask a job's group to end, and after its grace period kill everything it ever started; how it is then.
+
+        Raises:
+            NotFound: There is no such job. Unsupported: The guest is too old to do that.
+        """
+        answer = await self._call("POST", f"/{job_id}/end", doing=f"ending job `{job_id}`")
+        return decode_job(answer, await self._boot_id())
+
     async def resize(self, job_id: str, cols: int, rows: int) -> None:
         """Give a job's terminal another size. Raises NotFound, Conflict."""
         body = {"cols": cols, "rows": rows}

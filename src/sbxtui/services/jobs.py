@@ -239,13 +239,27 @@ class Jobs:
         """
         async with self.connect(job) as guest:
             seen = await guest.jobs.signal(job.id, signal, to="tree" if signal in _HARD else "group")
-        if seen.exit is not None:
-            await self.notes.ended(job, seen.exit)
+        return await self._signalled(job, seen, signal)
+
+    async def end(self, job: Job) -> Job:
+        """Begin to end a job: TERM to its process group, and after a grace period KILL to everything it ever started.
+
+        Raises:
+            As `signal`. Unsupported: Its image's guest is too old to do that.
+        """
+        async with self.connect(job) as guest:
+            seen = await guest.jobs.end(job.id)
+        return await self._signalled(job, seen, "TERM")
+
+    async def _signalled(self, job: Job, told: Job, signal: str) -> Job:
+        # Of a job that has ended something may go on, and was signalled.
+        if told.exit is not None and not told.exit.lingering:
+            await self.notes.ended(job, told.exit)
             raise Conflict(
-                f"job `{job.id}` in `{job.sandbox}` has ended with exit code {seen.exit.exit_code}; nothing was sent"
+                f"job `{job.id}` in `{job.sandbox}` has ended with exit code {told.exit.exit_code}; nothing was sent"
             )
         await self.notes.event(job, "job.signal", signal=signal)
-        return await self._seen(job, seen)
+        return await self._seen(job, told)
 
     async def resize(self, job: Job, size: TerminalSize) -> None:
         """Give the job's terminal another size; every watcher sees what that changes."""
