@@ -14,10 +14,7 @@ from tests.support.sbx import Sbx
 OTHER_MEANINGS = [
     ("create -i", "--image"),
     ("create x -i", "--image"),
-    ("run -i -- cat", "--stdin"),
-    ("run -it -- bash", "sbx exec -it"),
-    ("run -it bash", "sbx exec -it"),
-    ("run -t -- bash", "sbx shell"),
+    ("run -itd -- bash", "sbx exec -d"),
     ("create -it x", "sbx shell"),
     ("run -d -- make", "sbx exec -d"),
     ("create -e A=B x", "--env A="),
@@ -37,6 +34,26 @@ def test_a_flag_that_means_something_else_here_is_refused_with_what_to_write(lin
     with pytest.raises(UsageError) as refused:
         parser.parse(line.split())
     assert words in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "has_stdin", "has_terminal"),
+    [
+        ("run -it -- bash", True, True),
+        ("run -ti bash", True, True),
+        ("run -i -t bash", True, True),
+        ("run -t -i -- bash", True, True),
+        ("run -m 512 -it --name x bash", True, True),
+        ("run -i -- bash", True, False),
+        ("run -i --name x bash", True, False),
+        ("run --stdin bash", True, False),
+        ("run -t bash", False, True),
+        ("run bash -it", False, False),
+    ],
+)
+def test_a_one_shot_takes_input_and_terminal_as_with_docker(line: str, has_stdin: bool, has_terminal: bool) -> None:
+    args = parser.parse(line.split())
+    assert (args.stdin, args.tty, args.image, args.command[0]) == (has_stdin, has_terminal, "", "bash")
 
 
 @pytest.mark.parametrize(

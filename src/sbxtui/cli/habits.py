@@ -23,7 +23,7 @@ VERBS = {
     "top": "ps",
 }
 
-_IMAGE = "`-i` is --image in `create` and `run`, as in `--image NAME`; `run --stdin` and `exec -i` pass our stdin on"
+_IMAGE = "`-i` is --image in `create`, as in `--image NAME`; `exec -i` passes our stdin on"
 _TERMINAL = "make a sandbox with `sbx create`, then `sbx shell NAME` or `sbx exec -it NAME -- CMD`"
 _DETACHED = "make a sandbox with `sbx create`, then `sbx exec -d NAME -- CMD`"
 _FOLDERS = "no folder of yours is seen inside: `sbx cp` copies files in and out"
@@ -40,13 +40,14 @@ _INSTEAD = {
         "--rm": "`sbx run` removes its sandbox; `create` keeps it until `sbx rm`",
     },
     "run": {
-        **dict.fromkeys(("-t", "--tty"), _TERMINAL),
         **dict.fromkeys(("-d", "--detach"), _DETACHED),
         **dict.fromkeys(("-v", "--volume", "--mount"), _FOLDERS),
         "--rm": "`run` always removes its sandbox: leave it out",
     },
 }
 _CLUSTER = re.compile(r"-[itd]{2,3}")
+# Of `run`, whose `-i` is --image: no image's name is one letter.
+BOTH_LETTERS = frozenset({"-it", "-ti"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
@@ -64,12 +65,28 @@ def refuse_other_meaning(verb: str, words: Sequence[str]) -> None:
         return
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if _CLUSTER.fullmatch(word):
-            raise UsageError(f"`{verb}` knows no `{word}`", hint=_TERMINAL if "t" in word else _IMAGE)
+            instead = _DETACHED if verb == "run" else _TERMINAL if "t" in word else _IMAGE
+            raise UsageError(f"`{verb}` knows no `{word}`", hint=instead)
         value = following if word == "-e" else word[2:] if word.startswith("-e") else ""
         if _ASSIGNMENT.fullmatch(value):
             name = value.partition("=")[0]
             hint = f"`--env {name}=…` sets a variable; `-e` is --egress, as it was in `asb`"
             raise UsageError(f"`-e` of `{verb}` attaches an egress connector and takes no value", hint=hint)
+
+
+def spelled_out(verb: str, words: Sequence[str]) -> list[str]:
+    """`run -it` and a `run -i` that names no image, as they are meant: with our input, and on our terminal."""
+    if verb != "run":
+        return list(words)
+    found: list[str] = []
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word in BOTH_LETTERS:
+            found += ["--stdin", "--tty"]
+        elif word == "-i" and (not following or following.startswith("-")):
+            found.append("--stdin")
+        else:
+            found.append(word)
+    return found
 
 
 def hint(verb: str, words: Sequence[str], message: str) -> str:

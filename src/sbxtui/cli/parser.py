@@ -35,6 +35,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """
     own, command = _split_command(_with_sort_joined(argv))
     verb = verb_of(own)
+    own = habits.spelled_out(verb, own)
     habits.refuse_other_meaning(verb, [*own, *command[:1]])
     try:
         args = _parse_own(own)
@@ -101,7 +102,7 @@ def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
         if word == "--":
             return list(argv[:at]), list(argv[at + 1 :])
         if word.startswith("-") and word != "-":
-            at += 2 if _takes_next(word, values) and argv[at + 1 : at + 2] != ["--"] else 1
+            at += 2 if _takes_next(word, values) and not _is_flag(argv[at + 1 : at + 2]) else 1
             continue
         if names_left == 0 and not (argv[verb] == "run" and "--" in argv[at:] and word.startswith("arn:")):
             return list(argv[:at]), list(argv[at:])
@@ -122,9 +123,13 @@ def _verb_index(argv: Sequence[str]) -> int | None:
     return None
 
 
+def _is_flag(words: Sequence[str]) -> bool:
+    return any(word.startswith("-") and word != "-" for word in words)
+
+
 def _takes_next(word: str, values: frozenset[str]) -> bool:
     """Whether the value of a flag, or of the last of some letters (`-ite`), is the next word."""
-    if word.startswith("--"):
+    if word.startswith("--") or word in habits.BOTH_LETTERS:
         return word in values
     first = next((at for at, letter in enumerate(word[1:], 1) if f"-{letter}" in values), None)
     return first == len(word) - 1

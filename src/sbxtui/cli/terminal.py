@@ -15,7 +15,7 @@ from sbxtui.cli.keyboard import Keyboard
 from sbxtui.cli.output import terminal_kind
 from sbxtui.cli.plaintext import PlainText
 from sbxtui.cli.rawmode import RawTerminal, TerminalModes, size_of
-from sbxtui.core.errors import SbxError, UsageError
+from sbxtui.core.errors import Interrupted, SbxError, UsageError
 from sbxtui.core.jobs import Job, TerminalSize
 from sbxtui.core.model import ExecResult
 from sbxtui.core.text import harmless
@@ -45,6 +45,7 @@ async def run_on_terminal(
     cursor: int | None = 0,
     is_typing: bool = True,
     is_plain: bool = False,
+    ends_when_left: bool = False,
 ) -> int:
     """Lend our terminal to a job until it ends or the person leaves; returns the exit code.
 
@@ -54,6 +55,7 @@ async def run_on_terminal(
         cursor: Where in its output to begin; None shows what was last said and has programs draw themselves anew.
         is_plain: Show as plain text what was said before we came.
         is_typing: Pass on what is typed, Ctrl-C too; else our terminal stays as it is.
+        ends_when_left: Whether leaving ends the job, with its sandbox.
     """
     keyboard, modes = Keyboard(sys.stdin.fileno()), TerminalModes()
 
@@ -77,17 +79,22 @@ async def run_on_terminal(
             result = await _until_left(running, keyboard)
     except asyncio.CancelledError:
         if job is not None and result is None:
-            _say_left(call, job)
+            _say_left(call, job, ends_when_left=ends_when_left)
         raise
     if keyboard.dropped_bytes:
         call.out.note(f"\nnote: {keyboard.dropped_bytes:,} bytes that were typed were not taken, and are lost")
     if result is not None:
         return finish(call, result)
-    _say_left(call, job)
-    return _HUNG_UP if keyboard.has_hung_up else 0
+    _say_left(call, job, ends_when_left=ends_when_left)
+    if keyboard.has_hung_up:
+        return _HUNG_UP
+    return Interrupted.exit_code if ends_when_left else 0
 
 
-def _say_left(call: Call, job: Job) -> None:
+def _say_left(call: Call, job: Job, *, ends_when_left: bool) -> None:
+    if ends_when_left:
+        call.out.note(f"\nleft; the sandbox `{job.sandbox}` was removed with all that ran in it")
+        return
     way_back = f"sbx attach {job.sandbox} {job.id}"
     call.out.note(f"\nleft job `{job.id}`, which goes on; come back with `{way_back}`")
 

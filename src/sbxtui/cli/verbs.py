@@ -189,9 +189,9 @@ def _commands(add: Adder) -> None:
         parser.add_argument(
             "--stdin", *(["-i"] if parser is execute else []), action="store_true", help="pass our stdin on"
         )
+        parser.add_argument("--tty", "-t", action="store_true", help="run it on a terminal; -it is yours")
         _place(parser, *(["--workdir", "-w"] if parser is execute else []))
         parser.add_argument("--timeout", type=seconds, default=None, metavar="S", help="kill it with all its children")
-    execute.add_argument("--tty", "-t", action="store_true", help="run it on a terminal; -it is yours")
     execute.add_argument("--no-flush", action="store_true", help="do not wait until a synced folder is in the sandbox")
     execute.add_argument("--detach", "-d", action="store_true", help="print the job's id and leave it running")
     env_help = "a variable; K alone passes on yours"
@@ -232,9 +232,10 @@ def _jobs(add: Adder) -> None:
         parser.add_argument(
             "--from", dest="start", type=count, default=None, metavar="N", help="begin at byte N of its output"
         )
-    kill = add("kill", "jobs:kill", "signal a job's processes; KILL ends everything it started")
+    kill = add("kill", "jobs:kill", "end a job with everything it started, or signal it")
     _job(kill)
-    kill.add_argument("--signal", "-s", default="TERM", metavar="SIG", help="name or number (default TERM)")
+    signal_help = "send this one, by name or number (default: TERM, and after 3 s KILL to all it ever started)"
+    kill.add_argument("--signal", "-s", default="", metavar="SIG", help=signal_help)
 
 
 def _job(parser: Arguments) -> None:

@@ -11,10 +11,12 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
-from sbxtui.core.errors import SandboxNotFound, SbxError
+from sbxtui.core.errors import ConnectionLost, SandboxNotFound, SbxError
 from sbxtui.core.jobs import Job
 from sbxtui.core.model import ContextName, ExecResult, Registration
+from sbxtui.services.attachment import Attachment
 from sbxtui.services.jobs import Command, Jobs, OnOutput
 from sbxtui.services.launch import CreateOptions, Launcher
 from sbxtui.services.leftovers import ONE_SHOT, is_one_shot, is_orphan
@@ -56,11 +58,44 @@ class OneShots:
         Raises:
             SbxError: As creating and running raise.
         """
+        async with self._made(name, options, command, on_progress) as row:
+            return await self._jobs.exec(row, command, stdin=stdin, on_output=on_output, on_started=on_started)
+
+    @asynccontextmanager
+    async def begin(
+        self,
+        name: str | None,
+        options: CreateOptions,
+        command: Command,
+        *,
+        on_progress: Callable[[str], None] = lambda words: None,
+    ) -> AsyncIterator[Attachment]:
+        """Create, and take part in the command at once; the sandbox is removed however the block is left.
+
+        Raises:
+            SbxError: As creating and running raise.
+        """
+        async with (
+            self._made(name, options, command, on_progress) as row,
+            self._jobs.begin(row, command) as attachment,
+        ):
+            yield attachment
+
+    @asynccontextmanager
+    async def _made(
+        self, name: str | None, options: CreateOptions, command: Command, on_progress: Callable[[str], None]
+    ) -> AsyncIterator[Registration]:
         life_s = options.max_duration_s or _life_s(command.timeout_s)
         options = dataclasses.replace(options, max_duration_s=life_s, purpose=ONE_SHOT)
         row = await self._launcher.create(name, options, on_progress=on_progress)
         try:
-            return await self._jobs.exec(row, command, stdin=stdin, on_output=on_output, on_started=on_started)
+            yield row
+        except ConnectionLost as exc:
+            raise ConnectionLost(
+                f"lost the connection to the command, and removed its sandbox `{row.name}`",
+                hint="before running it again, make sure that twice does no harm",
+                details=exc.details,
+            ) from exc
         finally:
             await asyncio.shield(self._end(row))
 
