@@ -46,6 +46,27 @@ def test_a_long_silent_job_survives_the_death_of_its_client_and_is_taken_up_by_a
     assert (taken.returncode, out) == (9, b"over\n"), err
 
 
+@pytest.mark.parametrize(
+    "silent_s",
+    # Longer than a client waits for a guest that says nothing at all; and what makes others give up.
+    [pytest.param(50, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.soak)],
+)
+def test_however_long_a_job_is_silent_it_is_followed_to_its_end(sbx: Sbx, app: str, silent_s: int) -> None:
+    line = f"echo begun; sleep {silent_s}; echo over; exit 9"
+    staying, dying = (sbx.spawn("exec", app, "--", "sh", "-c", line) for _ in range(2))
+    for client in (staying, dying):
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"begun\n"
+    dying.kill()
+    dying.communicate()
+    jobs = [one["id"] for one in sbx.ok("jobs", app, "--json").json if f"sleep {silent_s};" in one["command"]]
+    assert len(jobs) == 2
+    taken = [sbx.spawn("attach", job, "--from", "6") for job in jobs]
+    for client in (staying, *taken):
+        out, err = client.communicate(timeout=silent_s + 60)
+        assert (client.returncode, out) == (9, b"over\n"), err
+
+
 def test_input_reaches_a_job_taken_up_and_its_end_too(sbx: Sbx, app: str) -> None:
     job = sbx.ok("exec", "-d", "-i", app, "--", "wc", "-l").out
     taken = sbx.ok("attach", "-i", app, job, stdin=b"one\ntwo\n")
@@ -109,6 +130,7 @@ def test_who_is_started_deaf_to_a_signal_stays_so(sbx: Sbx, app: str) -> None:
         (b"\n# a comment\n1X=y\n", "env:3: `1X` cannot name a variable"),
         (b"A=\0\n", "env:1: "),
         (b"A=1\nB=\xff\n", "env:2: not UTF-8"),
+        (b"A=1\nNOT_HERE\n", "env:2: `NOT_HERE` has no `=`"),
     ],
 )
 def test_a_bad_line_of_an_env_file_is_named_by_file_and_line(
@@ -130,15 +152,16 @@ def test_variables_of_env_files_are_taken_as_they_stand_and_env_counts_over_them
 
 def test_a_variable_without_a_value_is_ones_own_as_with_docker(sbx: Sbx, app: str, tmp_path: Path) -> None:
     own = replace(sbx, env={"MINE": "a b", "OTHER": "c"})
-    (tmp_path / "env").write_text("OTHER\nUNSET\nKEPT=1\n")
-    line = 'echo "$MINE|$OTHER|$KEPT|${UNSET-left out}"'
-    flags = ["--env-file", str(tmp_path / "env"), "-e", "MINE", "-e", "UNSET", "-e", "KEPT"]
-    assert own.ok("exec", *flags, app, "--", "sh", "-c", line).out == "a b|c|1|left out"
+    (tmp_path / "env").write_text("OTHER\nKEPT=1\n")
+    line = 'echo "$MINE|$OTHER|$KEPT"'
+    flags = ["--env-file", str(tmp_path / "env"), "-e", "MINE"]
+    assert own.ok("exec", *flags, app, "--", "sh", "-c", line).out == "a b|c|1"
 
 
 BAD_LINES = [
     (("exec", "nobody", "--", "true"), 125, "no sandbox `nobody`"),
     (("exec", "app", "--env", "NO SIGN", "--", "true"), 125, "cannot name a variable"),
+    (("exec", "app", "--env", "NO_SIGN", "--", "true"), 125, "`NO_SIGN` has no `=`"),
     (("exec", "app", "--env-file", "/nowhere", "--", "true"), 125, "--env-file /nowhere"),
     (("exec", "app", "--cwd", "/nowhere", "--", "true"), 125, "working directory (cwd) `/nowhere`"),
     (("exec", "app"), 125, "no command"),
@@ -161,6 +184,30 @@ def test_a_line_that_cannot_be_is_a_clear_error(
 ) -> None:
     result = sbx(*words)
     assert (result.code, said in result.err) == (code, True), result.err
+
+
+def test_arguments_that_are_too_long_for_a_program_are_told_as_such(sbx: Sbx, app: str, tmp_path: Path) -> None:
+    # This machine's own limit holds for our line, so most of it comes from a file.
+    (tmp_path / "env").write_text("".join(f"A{number}={'x' * 100_000}\n" for number in range(9)))
+    words = ["x" * 120_000] * 12
+    result = sbx("exec", "--env-file", str(tmp_path / "env"), app, "--", "true", *words)
+    assert (result.code, "too long for a program" in result.err) == (125, True), result.err
+    assert sbx.ok("exec", app, "--", "sh", "-c", "echo $#", "sh", *words).out == "12"
+
+
+def test_a_sandbox_that_sleeps_or_ended_is_told_apart_and_nothing_runs(sbx: Sbx) -> None:
+    sbx.ok("create", "away", "-m", "512")
+    job = sbx.ok("exec", "-d", "away", "--", "sleep", "1000").out
+    sbx.ok("stop", "away")
+    for words, code in ((("exec", "away", "--", "true"), 125), (("attach", job), 125), (("kill", job), 5)):
+        result = sbx(*words)
+        assert (result.code, "suspended" in result.err, "sbx start away" in result.err) == (code, True, True), words
+    sandbox_id = sbx.ok("inspect", "away", "--json").json["id"]
+    sbx.ok("rm", "away", "--yes", "--wait")
+    for words, code in ((("exec", "away", "--", "true"), 125), (("exec", sandbox_id, "--", "true"), 125)):
+        result = sbx(*words)
+        assert (result.code, "no sandbox" in result.err) == (code, True), result.err
+    assert sbx("kill", job).code == 4
 
 
 def test_quiet_lists_are_what_other_verbs_call_their_rows_by(sbx: Sbx, app: str) -> None:

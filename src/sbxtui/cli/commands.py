@@ -11,7 +11,7 @@ from pathlib import Path
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.ended import finish
-from sbxtui.cli.envfile import read_env_file, with_own
+from sbxtui.cli.envfile import own_value, read_env_file
 from sbxtui.cli.interrupts import Interrupts
 from sbxtui.cli.jobs import find_job
 from sbxtui.cli.killed import KillWatch
@@ -91,7 +91,7 @@ def is_interactive_terminal(call: Call) -> bool:
         UsageError: We have none.
     """
     args = call.args
-    if not (args.tty and args.stdin) or args.detach:
+    if not (args.tty and args.stdin) or getattr(args, "detach", False):
         return False
     check_terminal(call, "leave -t out; -i passes input on")
     return True
@@ -110,7 +110,7 @@ def command_of(call: Call) -> Command:
         env=environment_of(call) if is_exec else {},
         timeout_s=args.timeout,
         user=args.user,
-        terminal=terminal_size() if is_exec and args.tty else None,
+        terminal=terminal_size() if args.tty else None,
     )
 
 
@@ -119,7 +119,9 @@ def environment_of(call: Call) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in call.args.env_file:
         found.update(read_env_file(Path(file)))
-    return {**found, **with_own(call.args.env)}
+    for name, value in call.args.env:
+        found[name] = own_value(name, "--env") if value is None else value
+    return found
 
 
 def interrupts(call: Call) -> Interrupts:

@@ -6,7 +6,6 @@ A file has one a line; blank lines and `#` comments are left out.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from sbxtui.cli.verbs import passed_variable
@@ -32,31 +31,37 @@ def read_env_file(path: Path) -> dict[str, str]:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as exc:
         raise UsageError(f"{path}:{content.count(bytes([10]), 0, exc.start) + 1}: not UTF-8") from exc
-    return with_own(
+    return dict(
         _variable(line.lstrip(), f"{path}:{number}")
         for number, line in enumerate(lines, start=1)
         if line.strip() and not line.lstrip().startswith("#")
     )
 
 
-def with_own(variables: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Variables with this process's own value for each that has none; left out where there is none either."""
-    found: dict[str, str] = {}
-    for name, value in variables:
-        known = os.environ.get(name) if value is None else value
-        if known is not None:
-            found[name] = known
-    return found
+def own_value(name: str, where: str) -> str:
+    """This process's own value of a variable that was named without one.
+
+    Raises:
+        UsageError: There is none; silently leaving it out would hide a forgotten `=`.
+    """
+    try:
+        return os.environ[name]
+    except KeyError:
+        raise UsageError(
+            f"{where}: `{name}` has no `=`, and you have no variable of that name to pass on",
+            hint=f"write {name}=VALUE",
+        ) from None
 
 
-def _variable(line: str, where: str) -> tuple[str, str | None]:
+def _variable(line: str, where: str) -> tuple[str, str]:
     # Imported late: only mistakes need it.
     from argparse import ArgumentTypeError
 
     try:
-        return passed_variable(line)
+        name, value = passed_variable(line)
     except ArgumentTypeError as exc:
         # The whole line may hold a secret; its beginning says enough to find it.
         if "=" not in line:
             raise UsageError(f"{where}: no `=`; each line must be NAME=VALUE, or NAME to pass on yours") from exc
         raise UsageError(f"{where}: {exc}") from exc
+    return name, own_value(name, where) if value is None else value
