@@ -46,9 +46,19 @@ class Disconnected(Exception):
     """The client went away before its request had come in whole."""
 
 
+class LastPiece(bytes):
+    """A piece of a streamed body behind which nothing comes: the body's end goes out with it, in one write.
+
+    Each write costs every hop on the way to the client a turn, and a short command's answer has few others.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. A body that is an async iterator is streamed chunked, and closed when the client goes away."""
+    """An answer. A body that is an async iterator is streamed chunked, and closed when the client goes away.
+
+    It ends with the iterator, or with a `LastPiece`.
+    """
 
     status: int = 200
     body: bytes | AsyncIterator[bytes] = b""

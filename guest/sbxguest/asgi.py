@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from sbxguest.app import Disconnected, Receive, Request, Response, Route, Send, WireError, error_response
+from sbxguest.app import Disconnected, LastPiece, Receive, Request, Response, Route, Send, WireError, error_response
 from sbxguest.router import Router
 from sbxguest.sockets import SocketRoute, WebSocket
 from sbxguest.state import Guest
@@ -104,7 +104,10 @@ async def _send(response: Response, request: Request, send: Send) -> None:
 async def _pump(body: AsyncIterator[bytes], send: Send) -> None:
     try:
         async for piece in body:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            is_last = isinstance(piece, LastPiece)
+            await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
+            if is_last:
+                return
     finally:
         aclose = getattr(body, "aclose", None)
         if aclose is not None:

@@ -28,7 +28,11 @@ _BACKOFF_MAX_S = 5.0
 _STABLE_S = 10.0
 _STOP_S = 3.0
 _OOM_SCORE = -900
-_IDLE_SHIMS_MAX = 2
+# Forking a shim costs more than the job does: while many jobs run at once, so many wait for the next ones, and a few for
+# good.
+_IDLE_SHIMS_MAX = 8
+_IDLE_SHIMS_KEPT = 2
+_QUIET_S = 3.0
 
 
 def main() -> NoReturn:
@@ -135,6 +139,8 @@ class _Init:
             if not ready and self._wants_prefork:
                 self._prefork()
                 continue
+            if not ready:
+                self._let_surplus_go()
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wakeup, 512)
             self._serve_server()
@@ -148,7 +154,9 @@ class _Init:
     def _poll_timeout_ms(self) -> int | None:
         if not self._server_pid:
             return max(0, int((self._restart_at_s - time.monotonic()) * 1000) + 1)
-        return 0 if self._wants_prefork else None
+        if self._wants_prefork:
+            return 0
+        return int(_QUIET_S * 1000) if len(self._idle_shims) > _IDLE_SHIMS_KEPT else None
 
     def _prefork(self) -> None:
         """With nothing else to do, fork a shim ahead: the next job then does not wait for it."""
@@ -301,10 +309,19 @@ class _Init:
             self._idle_shims.append(served)
             self._wants_prefork = False
             return
-        fd = served.link.sock.fileno()
+        self._let_go(served)
+
+    def _let_surplus_go(self) -> None:
+        """After a quiet moment: what waits for a crowd of jobs takes memory for nothing."""
+        while len(self._idle_shims) > _IDLE_SHIMS_KEPT:
+            self._let_go(self._idle_shims.pop())
+
+    def _let_go(self, idle: _Shim) -> None:
+        """A shim whose link closes ends."""
+        fd = idle.link.sock.fileno()
         self._poll.unregister(fd)
         del self._shims[fd]
-        served.link.close()
+        idle.link.close()
 
     def _lose_shim(self, fd: int, lost: _Shim) -> None:
         self._poll.unregister(fd)

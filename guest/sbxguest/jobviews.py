@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from sbxguest import wire
-from sbxguest.app import Request, Response, WireError
+from sbxguest.app import LastPiece, Request, Response, WireError
 from sbxguest.job import Job
 
 _READER_MAX = 64
@@ -146,7 +146,7 @@ async def frames_of(
                 yield b"".join(pieces)
                 continue
             if job.is_finished:
-                yield wire.encode(wire.json_frame(wire.FrameType.EXIT, cursor, job.exit))
+                yield LastPiece(wire.encode(wire.json_frame(wire.FrameType.EXIT, cursor, job.exit)))
                 return
             if not wants_follow:
                 return
