@@ -28,8 +28,7 @@ _BACKOFF_MAX_S = 5.0
 _STABLE_S = 10.0
 _STOP_S = 3.0
 _OOM_SCORE = -900
-# Forking a shim costs more than the job does: while many jobs run at once, so many wait for the next ones, and a few for
-# good.
+# Forking a shim costs more than most jobs do: so many wait for the next ones while a crowd runs, and a few for good.
 _IDLE_SHIMS_MAX = 8
 _IDLE_SHIMS_KEPT = 2
 _QUIET_S = 3.0

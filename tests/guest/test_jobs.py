@@ -15,8 +15,9 @@ import pytest
 
 from sbxguest import wire
 from sbxguest.jobstate import Flag, JobState
-from sbxguest.wire import Frame, FrameDecoder, FrameType
+from sbxguest.wire import FrameType
 from tests.support.guest_process import GuestProcess, children_of, running_guest
+from tests.support.job_calls import error_of, job_frames, run_job, start_job
 
 LIMIT_S = 30
 
@@ -27,33 +28,8 @@ async def http(guest: GuestProcess) -> AsyncIterator[httpx.AsyncClient]:
         yield http
 
 
-async def _frames(http: httpx.AsyncClient, job_id: str, **query: int) -> list[Frame]:
-    reply = await http.get(f"/v2/jobs/{job_id}/log", params=query)
-    assert reply.status_code == 200, reply.text
-    return [frame for frame in FrameDecoder().feed(reply.content) if frame.type != FrameType.HEARTBEAT]
-
-
-async def _run(http: httpx.AsyncClient, job_id: str, script: str, **more: Any) -> dict[str, Any]:
-    body = {"id": job_id, "argv": ["sh", "-c", script], **more}
-    reply = await http.post("/v2/jobs", params={"wait_s": 20}, json=body)
-    assert reply.status_code == 201, reply.text
-    document: dict[str, Any] = reply.json()
-    return document
-
-
-async def _start(http: httpx.AsyncClient, job_id: str, script: str, **more: Any) -> dict[str, Any]:
-    reply = await http.post("/v2/jobs", json={"id": job_id, "argv": ["sh", "-c", script], **more})
-    assert reply.status_code == 201, reply.text
-    document: dict[str, Any] = reply.json()
-    return document
-
-
-def _error(reply: httpx.Response) -> tuple[int, str]:
-    return reply.status_code, reply.json()["error"]["code"]
-
-
 async def test_a_request_that_waits_returns_output_and_exit(http: httpx.AsyncClient) -> None:
-    job = await _run(http, "a", "echo out; echo err >&2; exit 3", actor="me", label="x")
+    job = await run_job(http, "a", "echo out; echo err >&2; exit 3", actor="me", label="x")
     assert job["state"] == "exited"
     exit_ = job["exit"]
     assert (exit_["code"], exit_["signal"], exit_["timed_out"], exit_["oom"]) == (3, None, False, False)
@@ -72,7 +48,7 @@ async def test_the_same_request_twice_runs_once_and_another_one_with_its_id_is_a
     assert len({reply.json()["pid"] for reply in replies}) == 1
     assert (guest.workdir / "runs").read_text() == "ran\n"
     other = await http.post("/v2/jobs", json={**body, "argv": ["true"]})
-    assert _error(other) == (409, "conflict")
+    assert error_of(other) == (409, "conflict")
 
 
 async def test_the_same_request_after_a_restart_of_the_server_still_runs_once(
@@ -85,13 +61,13 @@ async def test_the_same_request_after_a_restart_of_the_server_still_runs_once(
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json()["exit"] == first.json()["exit"]
     assert (guest.workdir / "runs").read_text() == "ran\n"
-    assert b"".join(frame.payload for frame in (await _frames(http, "once"))[:-1]) == b""
+    assert b"".join(frame.payload for frame in (await job_frames(http, "once"))[:-1]) == b""
 
 
 async def test_another_boot_is_410_and_nothing_runs(guest: GuestProcess, http: httpx.AsyncClient) -> None:
     stale = {wire.BOOT_HEADER: "0" * 32}
     reply = await http.post("/v2/jobs", json={"id": "a", "argv": ["touch", "ran"]}, headers=stale)
-    assert _error(reply) == (410, "boot_changed")
+    assert error_of(reply) == (410, "boot_changed")
     for method, path in (("GET", "/v2/jobs"), ("GET", "/v2/jobs/a/log"), ("DELETE", "/v2/jobs/a")):
         assert (await http.request(method, path, headers=stale)).status_code == 410
     assert not (guest.workdir / "ran").exists()
@@ -135,10 +111,10 @@ BAD_REQUESTS: tuple[tuple[dict[str, Any], int, str], ...] = (
 
 async def test_every_wrong_request_has_its_own_error_and_leaves_no_job(http: httpx.AsyncClient) -> None:
     for body, status, code in BAD_REQUESTS:
-        assert _error(await http.post("/v2/jobs", content=json.dumps(body))) == (status, code), body
+        assert error_of(await http.post("/v2/jobs", content=json.dumps(body))) == (status, code), body
     for content in (b"", b"{", b"[]", b"[" * 100_000):
         assert (await http.post("/v2/jobs", content=content)).status_code == 400
-    assert _error(await http.post("/v2/jobs", content=bytes(5_000_000))) == (413, "too_large")
+    assert error_of(await http.post("/v2/jobs", content=bytes(5_000_000))) == (413, "too_large")
     assert (await http.get("/v2/jobs")).json() == {"jobs": []}
 
 
@@ -152,36 +128,36 @@ async def test_a_request_that_was_refused_may_be_corrected_under_the_same_id(
 
 
 async def test_a_ring_log_keeps_head_and_tail_and_names_the_gap(http: httpx.AsyncClient) -> None:
-    job = await _run(http, "big", "seq 1 200000", ring_bytes=64 * 1024)
+    job = await run_job(http, "big", "seq 1 200000", ring_bytes=64 * 1024)
     expected = b"".join(b"%d\n" % n for n in range(1, 200_001))
-    *data, last = await _frames(http, "big")
+    *data, last = await job_frames(http, "big")
     gaps = [frame for frame in data if frame.type == FrameType.GAP]
     assert "output" in job and job["output"] is None
     assert last.type == FrameType.EXIT
     assert [(gap.cursor, gap.end_cursor) for gap in gaps] == [(64 * 1024, len(expected) - 64 * 1024)]
     kept = b"".join(frame.payload for frame in data if frame.type == FrameType.DATA)
     assert kept == expected[: 64 * 1024] + expected[-64 * 1024 :]
-    assert [frame.type for frame in await _frames(http, "big", cursor=len(expected))] == [FrameType.EXIT]
-    assert _error(await http.get("/v2/jobs/big/log", params={"cursor": len(expected) + 1})) == (416, "bad_cursor")
+    assert [frame.type for frame in await job_frames(http, "big", cursor=len(expected))] == [FrameType.EXIT]
+    assert error_of(await http.get("/v2/jobs/big/log", params={"cursor": len(expected) + 1})) == (416, "bad_cursor")
 
 
 async def test_watchers_each_have_their_cursor_and_all_see_the_exit_last(http: httpx.AsyncClient) -> None:
-    await _start(http, "w", "for i in 1 2 3 4 5; do echo $i; sleep 0.02; done")
-    logs = await asyncio.gather(*(_frames(http, "w", follow=1, cursor=cursor) for cursor in (0, 0, 2)))
+    await start_job(http, "w", "for i in 1 2 3 4 5; do echo $i; sleep 0.02; done")
+    logs = await asyncio.gather(*(job_frames(http, "w", follow=1, cursor=cursor) for cursor in (0, 0, 2)))
     for log, expected in zip(logs, (b"1\n2\n3\n4\n5\n", b"1\n2\n3\n4\n5\n", b"2\n3\n4\n5\n"), strict=True):
         assert b"".join(frame.payload for frame in log[:-1]) == expected
         assert [frame.type for frame in log].index(FrameType.EXIT) == len(log) - 1
 
 
 async def test_a_look_at_a_running_job_ends_without_exit(http: httpx.AsyncClient) -> None:
-    await _start(http, "r", "echo up; exec sleep 1000")
-    while not (frames := await _frames(http, "r")):
+    await start_job(http, "r", "echo up; exec sleep 1000")
+    while not (frames := await job_frames(http, "r")):
         pass
     assert [frame.payload for frame in frames] == [b"up\n"]
 
 
 async def test_input_is_taken_once_by_offset(http: httpx.AsyncClient) -> None:
-    await _start(http, "c", "cat", stdin="pipe")
+    await start_job(http, "c", "cat", stdin="pipe")
 
     async def send(offset: int, data: bytes, **more: int) -> httpx.Response:
         return await http.post("/v2/jobs/c/stdin", params={"offset": offset, **more}, content=data)
@@ -190,91 +166,28 @@ async def test_input_is_taken_once_by_offset(http: httpx.AsyncClient) -> None:
     assert (await send(0, b"hello ")).json() == {"accepted": 6}
     assert (await send(3, b"lo world")).json() == {"accepted": 11}
     gap = await send(12, b"x")
-    assert (_error(gap), gap.json()["error"]["details"]["accepted"]) == ((409, "bad_offset"), 11)
+    assert (error_of(gap), gap.json()["error"]["details"]["accepted"]) == ((409, "bad_offset"), 11)
     assert (await send(11, b"!", eof=1)).json() == {"accepted": 12}
     assert (await http.post("/v2/jobs/c/eof")).status_code == 200
-    assert b"".join(frame.payload for frame in (await _frames(http, "c", follow=1))[:-1]) == b"hello world!"
-    assert _error(await send(12, b"late")) == (409, "stdin_closed")
-    await _start(http, "n", "true")
-    assert _error(await http.post("/v2/jobs/n/stdin", content=b"x")) == (409, "no_stdin")
+    assert b"".join(frame.payload for frame in (await job_frames(http, "c", follow=1))[:-1]) == b"hello world!"
+    assert error_of(await send(12, b"late")) == (409, "stdin_closed")
+    await start_job(http, "n", "true")
+    assert error_of(await http.post("/v2/jobs/n/stdin", content=b"x")) == (409, "no_stdin")
 
 
 async def test_input_survives_a_restart_of_the_server(guest: GuestProcess, http: httpx.AsyncClient) -> None:
-    await _start(http, "c", "cat", stdin="pipe")
+    await start_job(http, "c", "cat", stdin="pipe")
     await http.post("/v2/jobs/c/stdin", params={"offset": 0}, content=b"one ")
     await guest.kill_server()
     await http.post("/v2/jobs/c/stdin", params={"offset": 4, "eof": 1}, content=b"two")
-    assert b"".join(frame.payload for frame in (await _frames(http, "c", follow=1))[:-1]) == b"one two"
-
-
-@pytest.mark.parametrize(("to", "survivors"), [("leader", 2), ("group", 1), ("tree", 0)])
-async def test_a_signal_reaches_leader_group_or_tree(
-    guest: GuestProcess, http: httpx.AsyncClient, to: str, survivors: int
-) -> None:
-    script = """
-    sh -c 'echo $$ > one; exec sleep 1000' & setsid sh -c 'echo $$ > two; exec sleep 1000' &
-    while ! [ -s one -a -s two ]; do sleep 0.01; done; echo up; exec sleep 1000
-    """
-    await _start(http, "s", script)
-    while not await _frames(http, "s"):
-        pass
-    reply = await http.post("/v2/jobs/s/signal", json={"sig": "KILL", "to": to})
-    assert reply.status_code == 200
-    last = (await _frames(http, "s", follow=1))[-1]
-    assert wire.payload_json(last)["signal"] == 9
-    pids = [int((guest.workdir / name).read_text()) for name in ("one", "two")]
-    while sum(os.path.exists(f"/proc/{pid}") for pid in pids) != survivors:
-        await asyncio.sleep(0.01)
-    assert (await http.delete("/v2/jobs/s")).status_code == 200
-    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
-
-
-async def test_an_end_asks_the_group_and_then_kills_what_did_not_listen_or_escaped(
-    guest: GuestProcess, http: httpx.AsyncClient
-) -> None:
-    script = """
-    trap '' TERM; setsid sh -c 'echo $$ > one; exec sleep 1000' & (setsid sleep 1000 & echo $! > two)
-    while ! [ -s one -a -s two ]; do sleep 0.01; done; echo up; sleep 1000
-    """
-    await _start(http, "s", script, kill_grace_s=0.2)
-    while not await _frames(http, "s"):
-        pass
-    assert (await http.post("/v2/jobs/s/end")).json()["state"] == "running"
-    exit_document = wire.payload_json((await _frames(http, "s", follow=1))[-1])
-    assert (exit_document["signal"], exit_document["lingering"]) == (9, False)
-    assert not any(os.path.exists(f"/proc/{(guest.workdir / name).read_text().strip()}") for name in ("one", "two"))
-    await _start(http, "t", "trap 'echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done")
-    while not await _frames(http, "t"):
-        pass
-    await http.post("/v2/jobs/t/end")
-    *said, last = await _frames(http, "t", follow=1)
-    assert b"".join(frame.payload for frame in said).endswith(b"bye\n")
-    assert wire.payload_json(last)["code"] == 4
-
-
-async def test_what_an_ended_job_left_behind_ends_with_it(guest: GuestProcess, http: httpx.AsyncClient) -> None:
-    await _start(http, "l", "setsid sleep 1000 & echo $! > left")
-    assert wire.payload_json((await _frames(http, "l", follow=1))[-1])["lingering"]
-    await http.post("/v2/jobs/l/end")
-    while os.path.exists(f"/proc/{(guest.workdir / 'left').read_text().strip()}"):
-        await asyncio.sleep(0.01)
-
-
-async def test_signals_have_names_and_numbers_and_nothing_else(http: httpx.AsyncClient) -> None:
-    await _start(http, "s", "exec sleep 1000")
-    for sig in ("NOPE", 0, 65, True, None, "SIG_IGN"):
-        reply = await http.post("/v2/jobs/s/signal", json={"sig": sig})
-        assert _error(reply) == (400, "bad_signal"), sig
-    assert _error(await http.post("/v2/jobs/s/signal", json={"to": "all"})) == (400, "bad_signal")
-    assert (await http.post("/v2/jobs/s/signal", json={"sig": 15})).status_code == 200
-    assert wire.payload_json((await _frames(http, "s", follow=1))[-1])["signal"] == 15
+    assert b"".join(frame.payload for frame in (await job_frames(http, "c", follow=1))[:-1]) == b"one two"
 
 
 async def test_a_deleted_job_is_gone_with_its_processes(guest: GuestProcess, http: httpx.AsyncClient) -> None:
-    job = await _start(http, "d", "trap '' TERM; setsid sleep 1000 & sleep 1000")
+    job = await start_job(http, "d", "trap '' TERM; setsid sleep 1000 & sleep 1000")
     assert (await http.delete("/v2/jobs/d")).status_code == 200
     assert not os.path.exists(f"/proc/{job['pid']}")
-    assert _error(await http.get("/v2/jobs/d")) == (404, "not_found")
+    assert error_of(await http.get("/v2/jobs/d")) == (404, "not_found")
     await guest.kill_server()
     assert (await http.get("/v2/jobs")).json() == {"jobs": []}
 
@@ -283,10 +196,10 @@ async def test_a_deleted_job_is_gone_with_its_processes(guest: GuestProcess, htt
 async def test_old_results_make_room_for_new_ones_and_no_descriptor_is_lost(
     guest: GuestProcess, http: httpx.AsyncClient
 ) -> None:
-    await _run(http, "warm", "true")
+    await run_job(http, "warm", "true")
     before = len(os.listdir(f"/proc/{guest.server_pid}/fd")), len(os.listdir(f"/proc/{guest.init_pid}/fd"))
     for n in range(12):
-        await _run(http, f"big{n}", "head -c 9000000 /dev/zero")
+        await run_job(http, f"big{n}", "head -c 9000000 /dev/zero")
     listed = [job["id"] for job in (await http.get("/v2/jobs")).json()["jobs"]]
     assert listed[-1] == "big11" and "warm" not in listed and len(listed) <= 8
     for job_id in listed:
@@ -296,7 +209,7 @@ async def test_old_results_make_room_for_new_ones_and_no_descriptor_is_lost(
 
 
 async def test_a_thousand_orphans_leave_no_zombie(guest: GuestProcess, http: httpx.AsyncClient) -> None:
-    await _run(http, "o", "i=0; while [ $i -lt 1000 ]; do (/bin/true &); i=$((i + 1)); done")
+    await run_job(http, "o", "i=0; while [ $i -lt 1000 ]; do (/bin/true &); i=$((i + 1)); done")
     shims = [pid for pid in children_of(guest.init_pid) if pid != guest.server_pid]
     async with asyncio.timeout(5):
         while any(children_of(pid) for pid in (*shims, *children_of(guest.init_pid)) if pid != guest.server_pid):
@@ -304,7 +217,7 @@ async def test_a_thousand_orphans_leave_no_zombie(guest: GuestProcess, http: htt
 
 
 async def test_health_answers_at_once_while_a_job_floods_its_log(http: httpx.AsyncClient) -> None:
-    await _start(http, "y", "yes")
+    await start_job(http, "y", "yes")
     async with asyncio.timeout(5):
         for _ in range(20):
             assert (await http.get("/healthz")).json() == {"status": "ok"}
@@ -315,8 +228,8 @@ async def test_before_run_only_health_is_served_when_hooks_are_enabled(tmp_path:
     async with running_guest(tmp_path, has_hooks=True) as guest, httpx.AsyncClient(base_url=guest.url) as http:
         assert (await http.get("/healthz")).status_code == 200
         for path in ("/v2/hello", "/v2/jobs"):
-            assert _error(await http.get(path)) == (503, "not_ready")
-        assert _error(await http.post("/v2/jobs", json={"id": "a", "argv": ["true"]})) == (503, "not_ready")
+            assert error_of(await http.get(path)) == (503, "not_ready")
+        assert error_of(await http.post("/v2/jobs", json={"id": "a", "argv": ["true"]})) == (503, "not_ready")
 
 
 async def test_launch_settings_outlive_the_server_and_wrong_ones_are_refused(
@@ -328,7 +241,7 @@ async def test_launch_settings_outlive_the_server_and_wrong_ones_are_refused(
     await http.put("/v2/launch", json={"env": {"K": "v"}, "workdir": "/"})
     await guest.kill_server()
     assert (await http.get("/v2/hello")).json()["workdir"] == "/"
-    job = await _run(http, "e", "pwd; echo $K")
+    job = await run_job(http, "e", "pwd; echo $K")
     assert base64.b64decode(job["output"]["stdout"]) == b"/\nv\n"
 
 
@@ -341,10 +254,10 @@ async def test_the_hello_of_this_generation_has_these_fields(http: httpx.AsyncCl
 
 
 async def test_a_held_job_with_a_small_ring_is_read_whole_in_windows_of_half_of_it(http: httpx.AsyncClient) -> None:
-    await _start(http, "h", "seq 1 100000", log="hold", ring_bytes=64 * 1024)
+    await start_job(http, "h", "seq 1 100000", log="hold", ring_bytes=64 * 1024)
     data = bytearray()
     while True:
-        frames = await _frames(http, "h", follow=1, hold=1, cursor=len(data), max_bytes=1 << 30)
+        frames = await job_frames(http, "h", follow=1, hold=1, cursor=len(data), max_bytes=1 << 30)
         data += b"".join(frame.payload for frame in frames if frame.type == FrameType.DATA)
         if frames[-1].type == FrameType.EXIT:
             break
@@ -354,7 +267,7 @@ async def test_a_held_job_with_a_small_ring_is_read_whole_in_windows_of_half_of_
 async def test_input_and_its_end_that_wait_for_a_job_that_is_deleted_touch_no_other_file(
     guest: GuestProcess, http: httpx.AsyncClient
 ) -> None:
-    await _start(http, "d", "exec sleep 1000", stdin="pipe")
+    await start_job(http, "d", "exec sleep 1000", stdin="pipe")
     server_pid = guest.server_pid
     feeding = asyncio.create_task(http.post("/v2/jobs/d/stdin", params={"offset": 0}, content=bytes(4 << 20)))
     while not (await http.get("/v2/jobs/d")).json()["stdin_accepted"]:
@@ -367,10 +280,10 @@ async def test_input_and_its_end_that_wait_for_a_job_that_is_deleted_touch_no_ot
     for _ in range(3):
         await http.get("/healthz")
     assert (await http.delete("/v2/jobs/d")).status_code == 200
-    assert _error(await feeding) in ((404, "not_found"), (409, "stdin_closed"))
+    assert error_of(await feeding) in ((404, "not_found"), (409, "stdin_closed"))
     # Its end comes before it is forgotten, and either may be what they find.
     assert {answer.status_code for answer in await asyncio.gather(*waiting)} <= {200, 404, 409}
-    assert (await _run(http, "after", "cat", stdin="none"))["exit"]["code"] == 0
+    assert (await run_job(http, "after", "cat", stdin="none"))["exit"]["code"] == 0
     assert guest.server_pid == server_pid
 
 
@@ -388,7 +301,7 @@ def test_the_state_of_a_forgotten_job_is_written_nowhere(tmp_path: Path) -> None
 
 
 async def test_the_documents_of_this_generation_have_these_fields(http: httpx.AsyncClient) -> None:
-    job = await _run(http, "g", "exit 1")
+    job = await run_job(http, "g", "exit 1")
     assert list(job) == [
         *("id", "argv", "shell", "shell_name", "cwd", "user", "stdin", "tty", "timeout_s", "kill_grace_s", "log"),
         *("on_disconnect", "ring_bytes", "actor", "label", "limits", "created_at", "state", "pid", "cursor"),

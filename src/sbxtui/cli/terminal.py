@@ -20,7 +20,7 @@ from sbxtui.core.jobs import Job, TerminalSize
 from sbxtui.core.model import ExecResult
 from sbxtui.core.text import harmless
 from sbxtui.services.attachment import Attachment
-from sbxtui.services.jobs import Command
+from sbxtui.services.jobs import Command, OnOutput
 
 # A shell that reads its own start-up files, not those of a login, which would undo the PATH of an image.
 _SHELL = ("sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh")
@@ -58,24 +58,14 @@ async def run_on_terminal(
         ends_when_left: Whether leaving ends the job, with its sandbox.
     """
     keyboard, modes = Keyboard(sys.stdin.fileno()), TerminalModes()
-
-    async def write(_channel: str, data: bytes) -> None:
-        modes.follow(data)
-        try:
-            await call.out.pass_on(data)
-        except OSError as exc:
-            if exc.errno != errno.EIO:
-                raise
-            keyboard.hang_up()
-
     job: Job | None = None
     result: ExecResult | None = None
     try:
         async with attaching as attachment, _lent(call, attachment, modes, is_lent=is_typing):
             job = attachment.job
             cursor = await _catch_up(call, attachment, modes, cursor, is_plain=is_plain)
-            stdin = keyboard.typed() if is_typing else None
-            running = asyncio.ensure_future(attachment.run(cursor=cursor, stdin=stdin, on_output=write))
+            stdin, shown = keyboard.typed() if is_typing else None, _shown_by(call, modes, keyboard)
+            running = asyncio.ensure_future(attachment.run(cursor=cursor, stdin=stdin, on_output=shown))
             result = await _until_left(running, keyboard)
     except asyncio.CancelledError:
         if job is not None and result is None:
@@ -89,6 +79,21 @@ async def run_on_terminal(
     if keyboard.has_hung_up:
         return _HUNG_UP
     return Interrupted.exit_code if ends_when_left else 0
+
+
+def _shown_by(call: Call, modes: TerminalModes, keyboard: Keyboard) -> OnOutput:
+    """What passes output on to our terminal, for as long as that is there."""
+
+    async def show(_channel: str, data: bytes) -> None:
+        modes.follow(data)
+        try:
+            await call.out.pass_on(data)
+        except OSError as exc:
+            if exc.errno != errno.EIO:
+                raise
+            keyboard.hang_up()
+
+    return show
 
 
 def _say_left(call: Call, job: Job, *, ends_when_left: bool) -> None:

@@ -164,13 +164,12 @@ class Vm:
             keeper = await self._admitted()
             self.traffic.touch()
             try:
-                duplex = await self.traffic.dialled(asyncio.ensure_future(keeper.dial(port)))
+                dial = asyncio.ensure_future(keeper.dial(port))
+                if (duplex := await self.traffic.dialled(dial)) is not None:
+                    return duplex
             except GuestUnreachable as exc:
                 if self.state is SandboxState.RUNNING:
                     raise NotReachable(exc.message) from exc
-                continue
-            if duplex is not None:
-                return duplex
 
     async def _until_known(self) -> None:
         try:
