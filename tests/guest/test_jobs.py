@@ -143,6 +143,8 @@ async def test_a_ring_log_keeps_head_and_tail_and_names_the_gap(http: httpx.Asyn
 
 async def test_watchers_each_have_their_cursor_and_all_see_the_exit_last(http: httpx.AsyncClient) -> None:
     await start_job(http, "w", "for i in 1 2 3 4 5; do echo $i; sleep 0.02; done")
+    while not await job_frames(http, "w"):
+        pass
     logs = await asyncio.gather(*(job_frames(http, "w", follow=1, cursor=cursor) for cursor in (0, 0, 2)))
     for log, expected in zip(logs, (b"1\n2\n3\n4\n5\n", b"1\n2\n3\n4\n5\n", b"2\n3\n4\n5\n"), strict=True):
         assert b"".join(frame.payload for frame in log[:-1]) == expected
