@@ -6,16 +6,18 @@ import contextlib
 import ctypes
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sbxguest.tree.root import Root
 
 # Of <linux/fanotify.h>.
 _INIT_FLAGS = 0x1 | 0x2 | 0x400 | 0x800  # close on exec, no waiting, and the folder and name of each event
 _MARK_FILE_SYSTEM = 0x1 | 0x100
+_MARK_IGNORE = 0x1 | 0x400 | 0x40  # whatever happens there; since Linux 6.0
 _MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x4, 0x8, 0x40, 0x80, 0x100, 0x200
 _OVERFLOW, _ON_FOLDER = 0x4000, 0x40000000
 _MASK = _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _ON_FOLDER
+_AND_IN_IT = 0x08000000
 _NAME_OF_CHILD = 2
 
 _EVENT = struct.Struct("=IBBHQii")
@@ -29,19 +31,26 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Fanotify:
     """Changes below a root. Close it.
 
+    Args:
+        root: It.
+        quiet: Descriptors of folders in which much happens that nobody asks about; it need not even be told.
+
     Raises:
         OSError: The kernel has no such thing, or not for us.
     """
 
     kind = "fanotify"
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, quiet: Iterable[int] = ()) -> None:
         self._root = root
         self._prefix = os.fsencode(root.path.rstrip("/")) + b"/"
         self.fd = _checked(_libc.fanotify_init(_INIT_FLAGS, os.O_RDONLY))
         try:
             mask = ctypes.c_uint64(_MASK)
             _checked(_libc.fanotify_mark(self.fd, _MARK_FILE_SYSTEM, mask, root.fd, b"."))
+            for folder_fd in quiet:
+                # Where the kernel cannot, they are told and nobody takes note.
+                _libc.fanotify_mark(self.fd, _MARK_IGNORE, ctypes.c_uint64(_MASK | _AND_IN_IT), folder_fd, b".")
         except BaseException:
             os.close(self.fd)
             raise

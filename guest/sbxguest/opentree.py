@@ -165,7 +165,7 @@ class OpenTree:
     def _open_source(self) -> Source | None:
         if self._may_watch_all:
             with contextlib.suppress(OSError):
-                return Fanotify(self.root)
+                return Fanotify(self.root, (self.stage.incoming_fd, self.stage.batches_fd))
         with contextlib.suppress(OSError):
             return Inotify(self.root, self._folders)
         return None

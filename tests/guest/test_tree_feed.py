@@ -93,6 +93,32 @@ async def test_every_way_of_changing_a_file_is_told(feed: Feed, tree: Path) -> N
         assert names <= await told(feed, cursor)
 
 
+async def test_what_comes_out_of_a_quiet_folder_is_told_as_ever(tree: Path, tmp_path: Path) -> None:
+    waiting = tmp_path / "waiting"
+    tree.mkdir()
+    waiting.mkdir()
+    root = Root(str(tree))
+    fd = os.open(waiting, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        source = Fanotify(root, (fd,))
+    except OSError as exc:
+        pytest.skip(f"this process may not watch a file system: {exc}")
+    finally:
+        os.close(fd)
+    try:
+        for number in range(3):
+            (waiting / f"{number}").write_bytes(b"x")
+            (waiting / f"{number}").rename(tree / f"{number}")
+            (tree / f"{number}").write_bytes(b"y")
+        os.link(tree / "0", waiting / "0")
+        (waiting / "0").write_bytes(b"z")
+        (tree / "1").unlink()
+        assert {b"0", b"1", b"2"} <= set(source.read())
+    finally:
+        source.close()
+        root.close()
+
+
 async def test_what_is_made_in_folders_that_are_new_is_found(feed: Feed, tree: Path) -> None:
     for run in range(5):
         cursor = await feed.cursor()

@@ -16,6 +16,7 @@ from sbxguest.tree.stage import Stage
 
 MAX_AGE_S = 24 * 3600.0
 _HEAD = struct.Struct(">IH")
+_HELD_NOTES = 64
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -28,6 +29,7 @@ class BatchJournal:
     def __init__(self, stage: Stage, batch_id: str) -> None:
         self._stage = stage
         self._id = batch_id
+        self._held: list[bytes] = []
         self._fd = os.open(batch_id, _APPEND_FLAGS, 0o600, dir_fd=stage.batches_fd)
         try:
             self.load()
@@ -58,14 +60,26 @@ class BatchJournal:
         return known[1]
 
     def add(self, mark: int, result: Result) -> None:
-        """Note that an operation was made. A disk that is full does not undo that."""
+        """Note that an operation was made.
+
+        Notes are written some at a time. One that was not when the process is killed costs a look: an operation that
+        is asked for again finds that what it should make stands there.
+        """
         data = encode_result(result)
-        with contextlib.suppress(OSError):
-            os.write(self._fd, _HEAD.pack(mark, len(data)) + data)
+        self._held.append(_HEAD.pack(mark, len(data)) + data)
+        if len(self._held) >= _HELD_NOTES:
+            self._flush()
 
     def close(self) -> None:
-        """Close it."""
+        """Write what is noted, and close it."""
+        self._flush()
         os.close(self._fd)
+
+    def _flush(self) -> None:
+        # A disk that is full does not undo what was made.
+        with contextlib.suppress(OSError):
+            os.write(self._fd, b"".join(self._held))
+        self._held.clear()
 
 
 def mark_of(encoded: bytes) -> int:

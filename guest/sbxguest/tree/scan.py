@@ -163,7 +163,9 @@ class _Walk:
             return Note(path, "ignored")
         if is_folder and found.st_dev != self._root.device:
             return Note(path, "other_file_system")
-        state = state_of(found, name, level.fd)
+        known = self._options.known.get(path)
+        is_known = known is not None and _is_still(known, found)
+        state = known if is_known else state_of(found, name, level.fd)
         if state is None:
             return Note(path, "special_file")
         if is_folder and self._options.is_deep:
@@ -171,8 +173,9 @@ class _Walk:
             levels.append(inner)
             if len(levels) > _OPEN_LEVELS:
                 _let_go(levels[-_OPEN_LEVELS - 1])
-        elif state.kind is Kind.FILE and self._options.has_digests:
-            state = self._with_content(state, level.fd, name, path)
+        elif state.kind is Kind.FILE and self._options.has_digests and not is_known:
+            digest, found, at_ns = digest_of(name, level.fd, self._options.check)
+            state = file_state(found, digest, at_ns)
         return Entry(path, state)
 
     def _enter(self, path: bytes, fd: int, rules: Rules) -> _Level:
@@ -184,19 +187,19 @@ class _Walk:
             os.close(fd)
             raise
 
-    def _with_content(self, state: State, folder_fd: int, name: bytes, path: bytes) -> State:
-        known = self._options.known.get(path)
-        if (
-            known is not None
-            and known.content
-            and known.kind is Kind.FILE
-            and known.stamp == state.stamp
-            and known.stamp is not None
-            and not known.stamp.is_racy
-        ):
-            return State(Kind.FILE, known.content, state.is_executable, known.stamp)
-        digest, found, at_ns = digest_of(name, folder_fd, self._options.check)
-        return file_state(found, digest, at_ns)
+
+def _is_still(known: State, found: os.stat_result) -> bool:
+    """Whether a file with its content, or a folder, is as it was, as far as its stamp proves that."""
+    stamp = known.stamp
+    if stamp is None or stamp.is_racy or (stamp.inode, stamp.ctime_ns) != (found.st_ino, found.st_ctime_ns):
+        return False
+    if stamp.mtime_ns != found.st_mtime_ns:
+        return False
+    if stat.S_ISDIR(found.st_mode):
+        return known.kind is Kind.DIR
+    is_file = known.kind is Kind.FILE and known.content and stat.S_ISREG(found.st_mode)
+    is_executable = bool(found.st_mode & stat.S_IXUSR)
+    return bool(is_file) and stamp.size_bytes == found.st_size and known.is_executable is is_executable
 
 
 def _leave(levels: list[_Level]) -> None:

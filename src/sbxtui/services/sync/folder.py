@@ -73,16 +73,6 @@ class Folder:
         except OSError as exc:
             raise Conflict(f"the folder {self.root.path} cannot be read: {exc.strerror or exc}") from exc
 
-    def read_small(self, path: Path, size_bytes: int) -> bytes | None:
-        """The content of a small file; None if it is another one by now. Blocking."""
-        try:
-            fd = self._open(path)
-        except (OSError, Unstable):
-            return None
-        with os.fdopen(fd, "rb", 0) as file:
-            content = file.read(size_bytes + 1)
-        return content if content is not None and len(content) == size_bytes else None
-
     async def pieces(self, path: Path, size_bytes: int, *, start: int = 0) -> AsyncIterator[bytes]:
         """The content of a file from `start` on, always up to `size_bytes`: what is missing by now comes as zeros.
 
@@ -124,6 +114,45 @@ class Folder:
             return open_file(name, folder_fd)[0]
         finally:
             os.close(folder_fd)
+
+
+class SmallFiles:
+    """Reads small files of a folder, one after the other. Blocking. Close it.
+
+    The folder of the file that was read last is held open: whole folders come in order.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._root = folder.root
+        self._held: tuple[Path, int] = (b"", -1)
+
+    def read(self, path: Path, size_bytes: int) -> bytes | None:
+        """The content of a file; None if it has another length by now, or is none."""
+        folder, name = split(path)
+        try:
+            fd = open_file(name, self._opened(folder))[0]
+        except (OSError, Unstable):
+            return None
+        try:
+            content = os.read(fd, size_bytes + 1)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+        return content if len(content) == size_bytes else None
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        path, fd = self._held
+        if fd >= 0:
+            os.close(fd)
+        self._held = (path, -1)
+
+    def _opened(self, path: Path) -> int:
+        if self._held[1] < 0 or self._held[0] != path:
+            self.close()
+            self._held = (path, self._root.open_folder(path))
+        return self._held[1]
 
 
 def _opened(path: str) -> Root:

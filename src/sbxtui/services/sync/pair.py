@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from sbxguest.tree import Outcome, State
@@ -245,9 +246,10 @@ class Pair:
             on_progress(len(done), sent_bytes)
 
         upload = Upload(self.folder, self.guest, count)
-        async for made in upload.batches(changes, self.local.states, self.there.states):
-            await asyncio.to_thread(self._settle, Side.GUEST, made, outcomes, word)
-            on_progress(len(done), sent_bytes)
+        async with aclosing(upload.batches(changes, self.local.states, self.there.states)) as batches:
+            async for made in batches:
+                await asyncio.to_thread(self._settle, Side.GUEST, made, outcomes, word)
+                on_progress(len(done), sent_bytes)
         return outcomes
 
     async def pull(

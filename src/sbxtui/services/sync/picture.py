@@ -43,11 +43,19 @@ class Picture:
 
     def take_all(self, records: Iterable[Record]) -> None:
         """Everything, from a listing that came to its end."""
-        self.states.clear()
-        self.entries.clear()
-        self.notes.clear()
-        self._children.clear()
-        self._add(records)
+        states, entries, notes = dict(self.states), dict(self.entries), self.notes
+        for each in (self.states, self.entries, notes, self._children):
+            each.clear()
+        for record in records:
+            path = record.path
+            if isinstance(record, Note):
+                notes[path] = record.code
+            elif record.state is states.get(path) and path not in self.states:
+                # Most of a tree is as it was, and such a record is the very one of before.
+                self.states[path], self.entries[path] = record.state, entries[path]
+                self._children[parent_of(path)] += 1
+            else:
+                self.put(path, record.state)
         self.is_complete = True
 
     def take(self, paths: Iterable[Path], records: Iterable[Record], above: Iterable[Record]) -> None:

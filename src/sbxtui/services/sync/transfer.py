@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
 from sbxguest.tree import Op as WireOp
 from sbxguest.tree import Outcome, Result, Source, State
 from sbxguest.tree.frames import INLINE_BYTES, PACKED_BYTES
 from sbxtui.core.errors import Conflict, QuotaExceeded, Throttled
 from sbxtui.guest.tree import GuestTree, Step
-from sbxtui.services.sync.folder import Folder
+from sbxtui.services.sync.ahead import one_ahead
+from sbxtui.services.sync.folder import Folder, SmallFiles
 from sbxtui.services.sync.model import Change, Op, Path
 from sbxtui.services.sync.picture import state_of
 
@@ -21,6 +23,7 @@ BATCH_OPS = 2_000
 _BATCH_BYTES = 16 * 1024 * 1024
 _CONTENT_MISSING = "content_missing"
 # A file that was changed after it was looked at: the next look finds it.
+_MAKING = frozenset({Op.MKDIR, Op.PUT, Op.LINK, Op.CHMOD})
 CHANGED_MEANWHILE = "changed_meanwhile"
 
 
@@ -48,7 +51,7 @@ class Upload:
 
     async def batches(
         self, changes: Sequence[Change], local: Mapping[Path, State], there: Mapping[Path, State]
-    ) -> AsyncIterator[list[Made]]:
+    ) -> AsyncGenerator[list[Made], None]:
         """Make changes in their order; yields after each batch what became of its steps.
 
         Args:
@@ -60,7 +63,14 @@ class Upload:
             SbxError: The sandbox does not answer, or is another one. What was yielded is done; the rest may be.
         """
         moved = _contents_that_go(changes)
-        for batch in in_batches(changes, local):
+        before, making, after = _parts(changes)
+        for batch in in_batches(before, local):
+            yield await self._make(batch, local, there, moved)
+        requests = (partial(self._make, batch, local, there, moved) for batch in in_batches(making, local))
+        async with aclosing(one_ahead(requests)) as answers:
+            async for made in answers:
+                yield made
+        for batch in in_batches(after, local):
             yield await self._make(batch, local, there, moved)
 
     async def _make(
@@ -69,8 +79,9 @@ class Upload:
         local: Mapping[Path, State],
         there: Mapping[Path, State],
         moved: Mapping[bytes, Path],
+        on_sent: Callable[[], None] = lambda: None,
     ) -> list[Made]:
-        made = await self._send(batch, local, there, moved)
+        made = await self._send(batch, local, there, moved, on_sent)
         missing = [one.change for one in made if one.result is not None and one.result.code == _CONTENT_MISSING]
         if not missing:
             return made
@@ -83,11 +94,13 @@ class Upload:
         local: Mapping[Path, State],
         there: Mapping[Path, State],
         moved: Mapping[bytes, Path],
+        on_sent: Callable[[], None] = lambda: None,
     ) -> list[Made]:
         # Before the batch begins: it would be cut if nothing came of it for as long as a large file takes.
         refused = await self._send_ahead(batch, local, moved)
         steps: list[Change] = []
         skipped: list[Change] = []
+        files = SmallFiles(self._folder)
 
         async def each() -> AsyncIterator[Step]:
             # A batch that is sent again after a cut begins anew.
@@ -96,24 +109,29 @@ class Upload:
             for change in batch:
                 if change.path in refused:
                     continue
-                step = await self._step(change, local, there, moved)
+                step = self._step(change, local, there, moved, files)
                 if step is None:
                     skipped.append(change)
                 else:
                     steps.append(change)
                     yield step
+            on_sent()
 
-        results = {one.seq: one for one in await self._guest.batch(secrets.token_hex(16), each())}
+        try:
+            results = {one.seq: one for one in await self._guest.batch(secrets.token_hex(16), each())}
+        finally:
+            files.close()
         done = [Made(change, results.get(number)) for number, change in enumerate(steps)]
         left = [Made(change, refused[change.path]) for change in batch if change.path in refused]
         return [*done, *left, *(Made(change, None) for change in skipped)]
 
-    async def _step(
+    def _step(
         self,
         change: Change,
         local: Mapping[Path, State],
         there: Mapping[Path, State],
         moved: Mapping[bytes, Path],
+        files: SmallFiles,
     ) -> Step | None:
         """An operation with its content; None if the file is another one by now."""
         size_bytes = size_of(local.get(change.path))
@@ -123,8 +141,9 @@ class Upload:
             return Step(op)
         if size_bytes > PACKED_BYTES:
             return Step(op, self._counted(self._folder.pieces(change.path, size_bytes)))
-        content = self._folder.read_small(change.path, size_bytes)
-        if content is None or change.entry is None or hashlib.sha256(content).digest() != change.entry.content:
+        # Whether it is the one that was meant is checked where it arrives.
+        content = files.read(change.path, size_bytes)
+        if content is None:
             return None
         self._on_bytes(size_bytes)
         return Step(op, content)
@@ -165,6 +184,20 @@ class Upload:
         async for piece in pieces:
             self._on_bytes(len(piece))
             yield piece
+
+
+def _parts(changes: Sequence[Change]) -> tuple[list[Change], list[Change], list[Change]]:
+    """Changes in three parts, each to be done when the one before is: the middle one's need no order among themselves.
+
+    That are files and links that are made, whose folders are made before; all that is removed afterwards comes last.
+    """
+    numbers = [number for number, change in enumerate(changes) if change.op in _MAKING]
+    first, last = (numbers[0], numbers[-1] + 1) if numbers else (0, 0)
+    middle = changes[first:last]
+    if any(change.entry is None for change in middle):
+        return list(changes), [], []
+    folders = [change for change in middle if change.op is Op.MKDIR]
+    return [*changes[:first], *folders], [one for one in middle if one.op is not Op.MKDIR], list(changes[last:])
 
 
 def size_of(state: State | None) -> int:
