@@ -23,9 +23,11 @@ from sbxguest import (
     jobroutes,
     kernel,
     legacy,
+    portsroutes,
     shellroutes,
     stats,
     treeroutes,
+    tunnel,
     wire,
 )
 from sbxguest.app import Route
@@ -35,12 +37,13 @@ from sbxguest.jobs import JobTable
 from sbxguest.runclock import RunClock
 from sbxguest.shells import ShellTable
 from sbxguest.state import Guest, GuestSettings, GuestState
+from sbxguest.tunnel import TunnelTable
 
 log = logging.getLogger(__name__)
 
 _OOM_SCORE = -500
 _KEEP_ALIVE_S = 75
-_SOCKET_ROUTES = attach.SOCKET_ROUTES
+_SOCKET_ROUTES = (*attach.SOCKET_ROUTES, *tunnel.SOCKET_ROUTES)
 
 
 def main(init_fd: int, listen_fds: list[int]) -> None:
@@ -63,7 +66,8 @@ async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets:
     saved = {name: descriptors.read_whole(fd) for name, fd in kept.named.items()}
     descriptors.close_all(kept.named.values())
     state = GuestState(settings, keep=lambda data: init.put("state", data), saved=saved.get("state", b""))
-    jobs = JobTable(init, state, RunClock())
+    clock = RunClock()
+    jobs = JobTable(init, state, clock)
     shells = ShellTable(jobs, state, init)
     shells.adopt(saved)
     loop = asyncio.get_running_loop()
@@ -71,7 +75,8 @@ async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets:
     jobs.adopt(kept.jobs, kept.told)
     shells.start()
     _make_workdir(state)
-    guest = Guest(state, jobs, shells)
+    own_ports = {settings.port, settings.hook_port, *(sock.getsockname()[1] for sock in sockets)}
+    guest = Guest(state, jobs, shells, TunnelTable(own_ports, clock))
     filepool.journal_of(guest)  # removes what a killed server left of its uploads
     servers = [_server(App(guest, _app_routes(), _SOCKET_ROUTES))]
     if len(sockets) > 1:
@@ -90,6 +95,7 @@ def _app_routes() -> tuple[Route, ...]:
         *files.ROUTES,
         *treeroutes.ROUTES,
         *stats.ROUTES,
+        *portsroutes.ROUTES,
         *legacy.ROUTES,
     )
 

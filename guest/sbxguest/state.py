@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sbxguest.jobs import JobTable
     from sbxguest.shells import ShellTable
+    from sbxguest.tunnel import TunnelTable
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULT_WORKDIR = "/work"
@@ -162,6 +163,7 @@ class Guest:
     state: GuestState
     jobs: JobTable
     shells: ShellTable
+    tunnels: TunnelTable
 
 
 def new_boot_id() -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sbxtui.core.errors import StoreUnwritable
     from sbxtui.services.defaults import LaunchDefaults
     from sbxtui.services.files import Files
+    from sbxtui.services.forward.forwards import Forwards
     from sbxtui.services.guests import Guests
     from sbxtui.services.inventory import Inventories
     from sbxtui.services.joblist import JobLists
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from sbxtui.services.network import Networks
     from sbxtui.services.oneshot import OneShots
     from sbxtui.services.planes import ControlPlanes
+    from sbxtui.services.ports import Ports
     from sbxtui.services.reasons import Reasons
     from sbxtui.services.sandboxes import Sandboxes
     from sbxtui.services.shell import Shells
@@ -244,3 +246,17 @@ class Services:
         from sbxtui.services.sync.syncs import Syncs
 
         return Syncs(self.settings.home, self.guests, self.links, self.actor)
+
+    @cached_property
+    def forwards(self) -> Forwards:
+        """Ports of sandboxes on this machine."""
+        from sbxtui.services.forward.forwards import Forwards
+
+        return Forwards(self.settings.home, self.guests, self.links, self.actor)
+
+    @cached_property
+    def ports(self) -> Ports:
+        """What listens inside sandboxes."""
+        from sbxtui.services.ports import Ports
+
+        return Ports(self.guests, self.events, self.actor)

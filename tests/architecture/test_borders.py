@@ -37,7 +37,7 @@ ENVIRONMENT_READERS = {
 CATCH_ALLS = {
     "src/sbxtui/cli/main.py": "the CLI's outermost frame turns anything into an error for people",
     "src/sbxtui/core/threads.py": "a thread's outermost frame hands the error to the task that waits for it",
-    "src/sbxtui/runner/syncs.py": "one link that fails must not keep the others from being acted on",
+    "src/sbxtui/runner/serving.py": "one link that fails must not keep the others from being acted on",
     "src/sbxtui/runner/reconcile.py": "one context that fails must not keep the others from being reconciled",
     "src/sbxtui/localcloud/server.py": "a request handler answers 500 and serves the next one",
     "src/sbxtui/localcloud/endpoints.py": "one broken connection must not end the endpoint",

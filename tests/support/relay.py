@@ -27,6 +27,7 @@ class Relay:
     cuts: int = 0
     connections: int = 0
     seen_ports: set[str] = field(default_factory=set)
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     @property
     def url(self) -> str:
@@ -36,6 +37,7 @@ class Relay:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
         self.connections += 1
+        self.writers.add(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             status = self._status(head)
@@ -47,6 +49,13 @@ class Relay:
             else:
                 await self._pass_on(head, reader, writer)
         writer.close()
+        self.writers.discard(writer)
+
+    def cut(self) -> None:
+        """Cut every connection now."""
+        for writer in list(self.writers):
+            self.cuts += 1
+            writer.transport.abort()
 
     def _status(self, head: bytes) -> int:
         lines = head.decode("latin-1").split("\r\n")[1:]

@@ -47,6 +47,8 @@ _FLAGS = ("context", "region", "profile", "isolation")
 def with_flags(settings: Settings, args: argparse.Namespace) -> Settings:
     """Settings with the global flags laid on top."""
     given: dict[str, Any] = {key: getattr(args, key) for key in _FLAGS if getattr(args, key)}
+    if getattr(args, "no_verify_tls", False):
+        given["verify_tls"] = False
     sources = {**settings.sources, **{key: "flag" for key in given}}
     return dataclasses.replace(settings, **given, sources=sources)
 

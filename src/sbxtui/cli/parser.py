@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sbxtui._version import __version__
 from sbxtui.cli import habits
 from sbxtui.cli.adder import Adder, Parser, add_global_flags
-from sbxtui.cli.syncverbs import with_start
+from sbxtui.cli.startverb import with_start
 from sbxtui.cli.verbs import add_verbs
 from sbxtui.core.errors import UsageError
 

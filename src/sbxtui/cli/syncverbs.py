@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
 from sbxtui.cli.adder import Adder, Arguments
 
 _PLAIN = (
@@ -13,8 +11,8 @@ _PLAIN = (
     ("flush", "wait until everything saved by now is in the sandbox"),
     ("conflicts", "paths both sides changed, each left as it is"),
 )
-_VERBS = frozenset({"start", "ls", "resume", "pull", "diff", "resolve", "undo", *(name for name, _ in _PLAIN)})
-_VALUE_FLAGS = frozenset({"--to", "--mode", "--keep", "--on-conflict"})
+VERBS = frozenset({"start", "ls", "resume", "pull", "diff", "resolve", "undo", *(name for name, _ in _PLAIN)})
+VALUE_FLAGS = frozenset({"--to", "--mode", "--keep", "--on-conflict"})
 
 
 def add_sync_verbs(add: Adder) -> None:
@@ -88,28 +86,3 @@ def _add_consents(parser: Arguments) -> None:
 def _of_sandbox(parser: Arguments) -> Arguments:
     parser.add_argument("sandbox", metavar="SANDBOX", help="name, id, or unique prefix")
     return parser
-
-
-def with_start(words: Sequence[str], verb: int | None, value_flags: Collection[str]) -> list[str]:
-    """`sync SANDBOX …` as `sync start SANDBOX …`, and flags before all other words: argparse gives up between them.
-
-    Args:
-        words: A whole line.
-        verb: Where its verb is.
-        value_flags: The global flags that take a value.
-    """
-    if verb is None or words[verb] != "sync":
-        return list(words)
-    flags: list[str] = []
-    others: list[str] = []
-    at = verb + 1
-    while at < len(words):
-        word = words[at]
-        if word == "--":
-            others += words[at:]
-            break
-        size = 2 if word in _VALUE_FLAGS or word in value_flags else 1
-        (flags if word.startswith("-") and word != "-" else others).extend(words[at : at + size])
-        at += size
-    start = ["start"] if others and others[0] not in _VERBS else []
-    return [*words[: verb + 1], *start, *others[: not start], *flags, *others[not start :]]

@@ -6,6 +6,7 @@ import argparse
 import re
 
 from sbxtui.cli.adder import Adder, Arguments
+from sbxtui.cli.forwardverbs import add_forward_verbs
 from sbxtui.cli.syncverbs import add_sync_verbs
 from sbxtui.core.text import parse_duration_s
 
@@ -347,5 +348,15 @@ def _destructive_one(parser: Arguments) -> None:
 
 def add_verbs(add: Adder) -> None:
     """Add every verb."""
-    for add_group in (_lifecycle, _lists, _commands, _files, add_sync_verbs, _network, _seeing, _set_up):
+    for add_group in (
+        _lifecycle,
+        _lists,
+        _commands,
+        _files,
+        add_sync_verbs,
+        add_forward_verbs,
+        _network,
+        _seeing,
+        _set_up,
+    ):
         add_group(add)

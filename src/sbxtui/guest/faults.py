@@ -87,14 +87,27 @@ def garbled(what: str) -> GuestUnreachable:
 
 async def raise_for_answer(answer: Answer) -> None:
     """Raise the error an answer stands for; returns for 2xx. At most 64 KiB of an error's body are read."""
-    if answer.is_success:
-        return
-    said = _error_object(await head_of(answer))
+    if not answer.is_success:
+        raise answered(answer.status, await head_of(answer))
+
+
+def answered(status: int, body: bytes) -> SbxError:
+    """The error that an answer other than success stands for."""
+    said = _error_object(body)
     code = said.get("code") if isinstance(said.get("code"), str) else ""
-    message = harmless_line(str(said.get("message") or "")) or f"the sandbox answered HTTP {answer.status}"
-    kind = _BY_CODE.get(str(code)) or _BY_STATUS.get(answer.status, SbxError)
+    message = harmless_line(str(said.get("message") or "")) or f"the sandbox answered HTTP {status}"
+    kind = _BY_CODE.get(str(code)) or _BY_STATUS.get(status, SbxError)
     hint = harmless_line(str(said.get("hint") or "")) or _HINTS.get(str(code), "")
-    raise kind(message, hint=hint, details={"guest_code": harmless_line(str(code)), "http_status": answer.status})
+    return kind(message, hint=hint, details={"guest_code": harmless_line(str(code)), "http_status": status})
+
+
+def token_refused(endpoint: str, doing: str, body: bytes) -> AccessDenied:
+    """The error for an endpoint's 403."""
+    reason = harmless_line(body[:500].decode(errors="replace"))
+    return AccessDenied(
+        f"{doing}: the endpoint {endpoint} refused our token: {reason or 'no reason given'}",
+        hint="check that your credentials may create endpoint tokens for this sandbox",
+    )
 
 
 async def whole_body(answer: Answer) -> bytes:

@@ -13,9 +13,8 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from sbxguest import wire
-from sbxtui.core.errors import AccessDenied, GuestUnreachable, SbxError, Throttled
-from sbxtui.core.text import harmless_line
-from sbxtui.guest.faults import garbled, head_of, raise_for_answer, translated, whole_body
+from sbxtui.core.errors import GuestUnreachable, SbxError, Throttled
+from sbxtui.guest.faults import garbled, head_of, raise_for_answer, token_refused, translated, whole_body
 from sbxtui.guest.http1 import Answer, Body, Patience
 from sbxtui.guest.pool import Pool, address_of
 
@@ -172,11 +171,7 @@ class Transport:
     async def check(self, answer: Answer, doing: str) -> None:
         """Raise what an answer other than success stands for."""
         if answer.status == 403 and not is_of_guest(answer):
-            reason = harmless_line((await head_of(answer))[:500].decode(errors="replace"))
-            raise AccessDenied(
-                f"{doing}: the endpoint {self.endpoint} refused our token: {reason or 'no reason given'}",
-                hint="check that your credentials may create endpoint tokens for this sandbox",
-            )
+            raise token_refused(self.endpoint, doing, await head_of(answer))
         await raise_for_answer(answer)
 
 

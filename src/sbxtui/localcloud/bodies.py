@@ -6,7 +6,7 @@ import re
 from enum import Enum, auto
 from typing import Protocol, assert_never
 
-from sbxtui.localcloud.heads import BadMessage
+from sbxtui.core.heads import BadMessage
 
 _MAX_LINE_BYTES = 4_096
 _MAX_TRAILER_BYTES = 16_384

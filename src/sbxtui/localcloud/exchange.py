@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from sbxtui.core.heads import BadMessage, Head, RequestHead, ResponseHead, parse_response
 from sbxtui.localcloud.bodies import framing_of
 from sbxtui.localcloud.duplex import CHUNK_BYTES, Duplex
-from sbxtui.localcloud.heads import BadMessage, Head, RequestHead, ResponseHead, parse_response
 from sbxtui.localcloud.relay import Cut, Source, relay_body, relay_until_end, write_to
 
 # After an early answer the client may still be sending; a connection closed under it could take the answer with it.

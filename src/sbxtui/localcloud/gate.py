@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from sbxtui.core.heads import Head, RequestHead
 from sbxtui.localcloud import tokens
-from sbxtui.localcloud.heads import Head, RequestHead
 from sbxtui.localcloud.keys import HomeKeys
 from sbxtui.localcloud.launches import managed_connector
 from sbxtui.localcloud.records import Record

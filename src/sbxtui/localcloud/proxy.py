@@ -13,10 +13,10 @@ import uuid
 from datetime import UTC, datetime
 from http import HTTPStatus
 
+from sbxtui.core.heads import BadMessage, RequestHead, parse_request
 from sbxtui.localcloud import gate
 from sbxtui.localcloud.exchange import Exchange, Upstream, linger
 from sbxtui.localcloud.gate import Passage, Refused
-from sbxtui.localcloud.heads import BadMessage, RequestHead, parse_request
 from sbxtui.localcloud.keys import HomeKeys
 from sbxtui.localcloud.relay import WRITE_BUFFER_BYTES, Cut, Source
 from sbxtui.localcloud.vms import NotReachable, Vm

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from sbxtui.core.heads import MAX_HEAD_BYTES, BadMessage
 from sbxtui.localcloud.bodies import Framing
 from sbxtui.localcloud.duplex import CHUNK_BYTES, Duplex
-from sbxtui.localcloud.heads import MAX_HEAD_BYTES, BadMessage
 
 WRITE_BUFFER_BYTES = 1_048_576
 

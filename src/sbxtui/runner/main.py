@@ -18,8 +18,8 @@ from sbxtui.home import Home
 from sbxtui.identity import own_identity
 from sbxtui.runner.child import Child
 from sbxtui.runner.reconcile import needs_runner, reconcile
+from sbxtui.runner.serving import detached_links
 from sbxtui.runner.single import single
-from sbxtui.runner.syncs import detached_links
 from sbxtui.services.runnerctl import runner_file
 from sbxtui.settings import load
 from sbxtui.store.db import Store
@@ -29,6 +29,8 @@ from sbxtui.store.registry import Registry
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
+# The module that acts on the links of a kind.
+_CHILDREN = {"sync": "syncs", "forward": "forwards"}
 # A face that starts the runner reserves its row a moment later.
 _PATIENCE_LOOKS = 10
 
@@ -51,19 +53,22 @@ async def _serve(home: Home) -> None:
     settings = load()
     store = Store.open(home)
     idle_looks = 0
-    syncs = Child(home, "syncs")
+    children = {kind: Child(home, name) for kind, name in _CHILDREN.items()}
     try:
         async with Listener(home, poll_s=_LOOK_EVERY_S) as listener:
             while not stopping.is_set() and idle_looks < _PATIENCE_LOOKS:
                 rows = await asyncio.to_thread(Registry(store).list)
                 await _first(reconcile(settings, rows), stopping.wait())
-                has_links = bool(await asyncio.to_thread(detached_links, store))
-                syncs.keep(has_links)
+                has_links = False
+                for kind, child in children.items():
+                    is_needed = bool(await asyncio.to_thread(detached_links, store, kind))
+                    child.keep(is_needed)
+                    has_links = has_links or is_needed
                 idle_looks = 0 if has_links or needs_runner(rows) else idle_looks + 1
                 # A dead owner rings no bell, so each wait is short.
                 await _first(listener.wait(_LOOK_EVERY_S), stopping.wait())
     finally:
-        await asyncio.to_thread(syncs.end)
+        await asyncio.gather(*(asyncio.to_thread(child.end) for child in children.values()))
         store.close()
 
 

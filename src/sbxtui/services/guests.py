@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sbxtui.core.errors import (
@@ -24,6 +25,7 @@ from sbxtui.settings import Settings
 
 if TYPE_CHECKING:
     from sbxtui.guest.files import GuestFiles
+    from sbxtui.guest.tunnel import Tunnel, TunnelState
 
 
 class Guests:
@@ -83,6 +85,43 @@ class Guests:
             )
         async with self.connect(registration) as guest:
             yield guest.files
+
+    async def tunnel(
+        self,
+        registration: Registration,
+        *,
+        is_asleep: Callable[[], Awaitable[bool]],
+        on_state: Callable[[TunnelState, str], None],
+    ) -> Tunnel:
+        """A tunnel to the sandbox's guest; nothing is connected before something is to carry. See `Tunnel`.
+
+        Raises:
+            RuntimeUnavailable: It is isolated less than was asked for.
+        """
+        from sbxtui.guest.tunnel import Tunnel
+
+        self.require_isolation(registration, registration.facts.get("isolation"))
+        return Tunnel(
+            registration.endpoint,
+            self._tokens.source(registration.id),
+            port=self._settings.agent_port,
+            verify=await self._planes.endpoint_tls(self._context),
+            is_asleep=is_asleep,
+            explain=partial(self.explain, registration),
+            on_state=on_state,
+        )
+
+    async def state(self, registration: Registration) -> SandboxState:
+        """Its state, as the control plane says now; asking wakes nothing.
+
+        Raises:
+            SandboxNotFound: It has ended, or never was.
+        """
+        plane = await self._planes.open(self._context)
+        record = await plane.get(registration.id)
+        if record.state.is_gone:
+            raise _explanation(registration.name, record) or SandboxNotFound(f"`{registration.name}` is gone")
+        return record.state
 
     async def explain(self, registration: Registration, failure: SbxError) -> SbxError:
         """Why a guest did not answer, as its control plane knows it; `failure` itself when that cannot say more."""

@@ -37,7 +37,7 @@ class Link:
     """One link.
 
     Attributes:
-        kind: `sync`.
+        kind: `sync`, or `forward:PORT` for a port of this machine.
         sandbox: The name of its sandbox.
         sandbox_id: Its sandbox; there is one link of a kind for each.
         spec: What it keeps true, in words of its kind.
@@ -78,9 +78,10 @@ class Links:
         return _link_of(rows[0]) if rows else None
 
     def list(self, kind: str, context: str | None = None) -> list[Link]:
-        """All links of a kind, by context and name; or those of one context."""
-        where, parameters = ("", [kind]) if context is None else (" AND context = ?", [kind, context])
-        sql = f"SELECT {_COLUMNS} FROM links WHERE kind = ?{where} ORDER BY context, sandbox"
+        """All links of a kind, those of its ports, too, by context and name; or those of one context."""
+        kinds = [kind, f"{kind}:*"]
+        where, parameters = ("", kinds) if context is None else (" AND context = ?", [*kinds, context])
+        sql = f"SELECT {_COLUMNS} FROM links WHERE (kind = ? OR kind GLOB ?){where} ORDER BY context, sandbox, kind"
         return [_link_of(row) for row in self._store.rows(sql, parameters)]
 
     def take(
@@ -119,7 +120,9 @@ class Links:
                     *("{}", instant_text(found.made_at) if found else now, now),
                 ),
             )
-            append(transaction, context=context, kind=f"{kind}.start", subject=sandbox, actor=actor, data={**spec})
+            append(
+                transaction, context=context, kind=f"{_word(kind)}.start", subject=sandbox, actor=actor, data={**spec}
+            )
             return _required(transaction, context, kind, sandbox_id)
 
     def serve(self, link: Link, owner: str) -> bool:
@@ -144,10 +147,10 @@ class Links:
                 append(
                     transaction,
                     context=link.context,
-                    kind=f"{link.kind}.{wanted.value}",
+                    kind=f"{_word(link.kind)}.{wanted.value}",
                     subject=link.sandbox,
                     actor=actor,
-                    data={},
+                    data=_port_of(link.kind),
                 )
 
     def say(self, link: Link, status: Mapping[str, object]) -> None:
@@ -169,7 +172,12 @@ class Links:
                 raise _busy(found)
             transaction.execute(f"DELETE FROM links WHERE {_THE_LINK}", (link.context, link.kind, link.sandbox_id))
             append(
-                transaction, context=link.context, kind=f"{link.kind}.stop", subject=found.sandbox, actor=actor, data={}
+                transaction,
+                context=link.context,
+                kind=f"{_word(link.kind)}.stop",
+                subject=found.sandbox,
+                actor=actor,
+                data=_port_of(link.kind),
             )
 
 
@@ -188,11 +196,22 @@ def end_of_sandbox(transaction: Transaction, context: str, sandbox_id: SandboxId
     transaction.execute("DELETE FROM links WHERE context = ? AND sandbox_id = ?", (context, sandbox_id))
 
 
+def _word(kind: str) -> str:
+    return kind.partition(":")[0]
+
+
+def _port_of(kind: str) -> dict[str, object]:
+    port = kind.partition(":")[2]
+    return {"local_port": int(port)} if port else {}
+
+
 def _busy(link: Link) -> Conflict:
     pid = link.owner.partition(":")[0]
+    word, _, port = link.kind.partition(":")
+    look = "sbx forward ls" if port else f"sbx {word} status {link.sandbox}"
     return Conflict(
-        f"the {link.kind} of `{link.sandbox}` is being run by process {pid} already",
-        hint=f"`sbx {link.kind} status {link.sandbox}` tells more, `sbx {link.kind} stop {link.sandbox}` ends it",
+        f"the {word} of `{link.sandbox}`{f' at port {port}' if port else ''} is being run by process {pid} already",
+        hint=f"`{look}` tells more, `sbx {word} stop {link.sandbox}{f' {port}' if port else ''}` ends it",
         details={"owner": pid},
     )
 

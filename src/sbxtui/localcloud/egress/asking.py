@@ -10,8 +10,8 @@ import binascii
 import re
 from dataclasses import dataclass, replace
 
+from sbxtui.core.heads import BadMessage, Head, RequestHead, parse_any_request
 from sbxtui.core.hosts import authority, split_authority
-from sbxtui.localcloud.heads import BadMessage, Head, RequestHead, parse_any_request
 
 _HTTP_PORT = 80
 _ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#\\]*)([/?][^#]*)?")

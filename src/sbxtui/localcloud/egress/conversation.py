@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Protocol
 
 from sbxtui.core.egress import NetworkPolicy
+from sbxtui.core.heads import BadMessage, Head
 from sbxtui.core.hosts import THIS_MACHINE, as_address, authority, why_not_public
 from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.egress.asking import Asked, answer_head, read_request
@@ -27,7 +28,6 @@ from sbxtui.localcloud.egress.dialing import (
 )
 from sbxtui.localcloud.egress.log import NetworkLog
 from sbxtui.localcloud.exchange import Exchange, Upstream, linger
-from sbxtui.localcloud.heads import BadMessage, Head
 from sbxtui.localcloud.relay import WRITE_BUFFER_BYTES, Cut, Source, write_to
 
 log = logging.getLogger(__name__)

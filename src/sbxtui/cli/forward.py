@@ -1,0 +1,177 @@
+"""`forward` and `ports`: what listens in a sandbox, reached on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from sbxtui.cli.call import Call
+from sbxtui.core.errors import UsageError
+from sbxtui.core.text import harmless_line, short_age, short_size
+from sbxtui.services.forward.listeners import Bound, bind_all
+from sbxtui.services.forward.model import (
+    ForwardSpec,
+    ForwardStatus,
+    facts_of,
+    parse_mapping,
+    specs_of,
+)
+from sbxtui.services.forward.tunnels import Tunnels
+
+
+async def start(call: Call) -> int:
+    """Forward ports until Ctrl-C, or leave that to the runner."""
+    specs = _asked(call)
+    forwards, out = call.services.forwards, call.out
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    await forwards.check(row)
+    # Bound here also for `--detach`: a port that is taken is told now, by its holder's name.
+    bound = await asyncio.to_thread(bind_all, specs, any_port=call.args.any_port)
+    specs = [one.spec for one in bound]
+    if call.args.detach:
+        for one in bound:
+            one.close()
+        links = await forwards.detach(row, specs)
+        _tell(call, row.name, specs, [facts_of(link) for link in links])
+        out.note(f"`sbx forward ls` tells how it is, `sbx forward stop {row.name}` ends it")
+        return 0
+    await _run(call, row.name, bound)
+    return 0
+
+
+async def _run(call: Call, name: str, bound: list[Bound]) -> None:
+    forwards, out = call.services.forwards, call.out
+    row = await call.services.sandboxes.find(name)
+    links = []
+    try:
+        for one in bound:
+            links.append(await asyncio.to_thread(forwards.take, row, one.spec))
+    except BaseException:
+        for one in bound:
+            one.close()
+        raise
+    specs = [one.spec for one in bound]
+    _tell(call, name, specs, [{"event": "listening", **facts_of(link)} for link in links], is_stream=True)
+    out.note("Ctrl-C ends")
+    teller = _Teller(call)
+    await forwards.run(row, links, bound, Tunnels(), teller.trouble, teller.status)
+    out.note("stopped")
+
+
+def _asked(call: Call) -> list[ForwardSpec]:
+    args, settings = call.args, call.settings
+    pairs = [parse_mapping(text) for text in args.ports]
+    if args.remote_port:
+        pairs.append(parse_mapping(f"{args.local_port or args.remote_port}:{args.remote_port}"))
+    elif args.local_port:
+        raise UsageError("--local-port needs --remote-port", hint="or write LOCAL:REMOTE")
+    if args.no_verify_tls and args.detach:
+        raise UsageError("--no-verify-tls holds for this process only", hint="SBX_VERIFY_TLS=0 is the runner's, too")
+    if args.poll_interval:
+        call.out.note("note: --poll-interval does nothing here: nothing is polled")
+    specs = specs_of(
+        pairs,
+        bind=args.bind,
+        hosts=args.host,
+        origins=args.allow_origin,
+        reserved={settings.hook_port: "the platform's hook port", settings.agent_port: "its guest's own"},
+    )
+    if args.bind and not args.bind.startswith("127."):
+        call.out.note(f"warning: whoever can reach {args.bind} can reach what is forwarded; nothing asks who it is")
+    return specs
+
+
+def _tell(
+    call: Call, name: str, specs: list[ForwardSpec], facts: list[dict[str, object]], *, is_stream: bool = False
+) -> None:
+    if call.out.is_json:
+        for document in facts if is_stream else [facts]:
+            call.out.json(document)
+        return
+    for spec in specs:
+        call.out.line(f"{spec.url(name)} → {name}:{spec.remote_port}")
+
+
+async def ls(call: Call) -> int:
+    """List forwarded ports."""
+    links = await asyncio.to_thread(call.services.forwards.all, call.services.context.name)
+    facts = [facts_of(link) for link in links]
+    if call.out.is_json:
+        call.out.json(facts)
+        return 0
+    rows = [
+        (
+            str(one["sandbox"]),
+            str(one["local_port"]),
+            str(one["remote_port"]),
+            str(one["state"]),
+            str(one.get("open_connections", 0)),
+            f"{short_size(_size(one, 'sent_bytes'))} / {short_size(_size(one, 'received_bytes'))}",
+            harmless_line(str(one.get("reason") or one.get("last_error") or "")),
+        )
+        for one in facts
+    ]
+    heads = ("SANDBOX", "LOCAL", "REMOTE", "STATE", "OPEN", "SENT / RECEIVED", "LAST ERROR")
+    call.out.table(heads, rows, names=[f"{one['sandbox']}:{one['local_port']}" for one in facts])
+    return 0
+
+
+def _size(facts: dict[str, object], key: str) -> int:
+    value = facts.get(key)
+    return value if isinstance(value, int) else 0
+
+
+async def stop(call: Call) -> int:
+    """End forwards of a sandbox."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    links = await call.services.forwards.stop(row, call.args.ports)
+    ports = [ForwardSpec.of(link).local_port for link in links]
+    call.out.result({"sandbox": row.name, "stopped": ports})
+    call.out.note(f"stopped: {', '.join(map(str, ports))}")
+    return 0
+
+
+class _Teller:
+    """Tells a person, or a script, what becomes of a forward: each new state of the way, each kind of trouble once."""
+
+    def __init__(self, call: Call) -> None:
+        self._out = call.out
+
+    def status(self, status: ForwardStatus) -> None:
+        """The way to the sandbox has changed."""
+        if self._out.is_json:
+            self._out.json({"event": "state", "state": status.state, "reason": status.reason})
+        elif status.reason or status.state == "suspended":
+            self._out.note(f"{status.state}{f': {status.reason}' if status.reason else ''}")
+
+    def trouble(self, words: str) -> None:
+        """A connection came to nothing."""
+        if self._out.is_json:
+            self._out.json({"event": "trouble", "message": words})
+        else:
+            self._out.note(words)
+
+
+async def ports(call: Call) -> int:
+    """List what listens inside a sandbox."""
+    row = await call.services.sandboxes.find(call.args.sandbox)
+    found = await call.services.ports.look(row)
+    if call.out.is_json:
+        call.out.json([asdict(one) for one in found])
+        return 0
+    now = datetime.now(UTC)
+    rows = [
+        (
+            str(one.port),
+            ", ".join(one.addresses),
+            one.process or "?",
+            str(one.pid or "?"),
+            short_age(now - one.since) if one.since else "?",
+        )
+        for one in found
+    ]
+    call.out.table(("PORT", "ADDRESS", "PROCESS", "PID", "SINCE"), rows, names=[str(one.port) for one in found])
+    if found:
+        call.out.note(f"`sbx forward {row.name} {found[0].port}` opens one here")
+    return 0

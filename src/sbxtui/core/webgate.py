@@ -1,0 +1,194 @@
+"""What may pass from a web page to a port on loopback. Pure: bytes in, a verdict out.
+
+Every page of the web can make a browser connect to this machine's loopback ports, and may say that a name of its own
+leads there. So the first request of a connection must name this machine as its host, and one that a foreign site caused
+may change nothing. What is no HTTP/1 and no TLS passes: no browser speaks it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from sbxtui.core.heads import MAX_HEAD_BYTES, BadMessage, RequestHead, parse_any_request
+from sbxtui.core.hosts import normal_host, split_authority
+
+_METHOD = re.compile(rb"[A-Z]{1,32}")
+_REQUEST_LINE = re.compile(rb"[A-Z]{1,32} [^ \r\n]+ HTTP/1\.[0-9]\r?")
+_MAX_LINE_BYTES = 16 * 1024
+_SAFE_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+_TLS_HANDSHAKE = 0x16
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a connection is closed before the sandbox has a byte of it; `status` is 0 where no HTTP is spoken."""
+
+    status: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The rules of one forward.
+
+    Attributes:
+        hosts: More names that stand for this machine.
+        origins: Origins (`https://example.org`) whose pages may change things, too.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    def judge(self, head: bytes) -> Refusal | bool:
+        """What to do with a connection that began with these bytes: True let it pass, False wait for more."""
+        if not head:
+            return False
+        if head[0] == _TLS_HANDSHAKE:
+            return self._judge_tls(head)
+        line, newline, _ = head.partition(b"\n")
+        if not newline:
+            return not _may_become_http(line)
+        if not _REQUEST_LINE.fullmatch(line):
+            return True
+        if not line.endswith(b"\r"):
+            return Refusal(400, "a bare line feed in the head")
+        end = head.find(b"\r\n\r\n")
+        if end < 0:
+            return Refusal(431, "the head is too long") if len(head) > MAX_HEAD_BYTES else False
+        try:
+            return self._judge_request(parse_any_request(head[: end + 4]))
+        except BadMessage as exc:
+            return Refusal(exc.status, exc.why)
+
+    def _judge_request(self, request: RequestHead) -> Refusal | bool:
+        hosts = request.head.values(b"host")
+        # A request without Host is one of HTTP/1.0, which no browser sends.
+        if hosts and not self._is_own(hosts[0].decode("latin-1")):
+            return Refusal(421, "the request names another host; `--host NAME` lets one pass")
+        target = request.target.decode("latin-1")
+        if not target.startswith("/") and target != "*" and not self._is_own(urlsplit(target).netloc):
+            return Refusal(421, "the request is for another host")
+        if request.method == b"CONNECT":
+            return Refusal(400, "this is no proxy")
+        if request.wants_upgrade:
+            return self._judge_origin(request)
+        is_foreign = request.head.has_element(b"sec-fetch-site", b"cross-site")
+        if is_foreign and request.method not in _SAFE_METHODS:
+            return self._judge_origin(request)
+        return True
+
+    def _judge_origin(self, request: RequestHead) -> Refusal | bool:
+        origins = [value.decode("latin-1") for value in request.head.values(b"origin")]
+        if all(self._is_trusted(origin) for origin in origins):
+            return True
+        return Refusal(403, "a page of another site caused this request; `--allow-origin ORIGIN` lets it pass")
+
+    def _is_trusted(self, origin: str) -> bool:
+        return origin in self.origins or self._is_own(urlsplit(origin).netloc)
+
+    def _is_own(self, authority: str) -> bool:
+        """Whether an authority names this machine; its port is nobody's business."""
+        try:
+            host, _port = split_authority(authority, default_port=80)
+        except ValueError:
+            return False
+        return is_loopback_name(host) or host in self.hosts
+
+    def _judge_tls(self, data: bytes) -> Refusal | bool:
+        try:
+            name = _server_name(data)
+        except IndexError:
+            return Refusal(0, "a TLS hello without end") if len(data) > MAX_HEAD_BYTES else False
+        except ValueError as exc:
+            return Refusal(0, str(exc))
+        if not name or self._is_own(name):
+            return True
+        return Refusal(0, "TLS for another host; `--host NAME` lets one pass")
+
+
+def gate_for(hosts: Collection[str], origins: Collection[str]) -> Gate:
+    """The gate with what a person lets pass besides this machine.
+
+    Raises:
+        ValueError: One is no host name, or no origin; the message says which.
+    """
+    for origin in origins:
+        parts = urlsplit(origin)
+        if parts.scheme not in ("http", "https") or not parts.netloc or f"{parts.scheme}://{parts.netloc}" != origin:
+            raise ValueError(f"`{origin[:80]}` is no origin, as in https://example.org")
+    return Gate(frozenset(normal_host(host) for host in hosts), frozenset(origins))
+
+
+def is_loopback_name(host: str) -> bool:
+    """Whether a normal host is this machine by its own meaning."""
+    return host in _LOOPBACK_NAMES or host.endswith(".localhost")
+
+
+def _may_become_http(line: bytes) -> bool:
+    """Whether an unfinished first line may still become a request's."""
+    method, blank, _ = line.partition(b" ")
+    return len(line) <= _MAX_LINE_BYTES and (bool(_METHOD.fullmatch(method)) or not (method or blank))
+
+
+def _server_name(data: bytes) -> str:
+    """The host a TLS hello asks for, empty if it names none.
+
+    Raises:
+        IndexError: More of it has to come. ValueError: It is none.
+    """
+    hello = _Bytes(_handshake(data))
+    if hello.number(1) != 1:
+        raise ValueError("no TLS hello")
+    hello = _Bytes(hello.take(hello.number(3)))
+    hello.take(2 + 32)
+    for width in (1, 2, 1):
+        hello.take(hello.number(width))
+    if hello.is_empty:
+        return ""
+    extensions = _Bytes(hello.take(hello.number(2)))
+    while not extensions.is_empty:
+        kind, body = extensions.number(2), _Bytes(extensions.take(extensions.number(2)))
+        if kind == 0:
+            names = _Bytes(body.take(body.number(2)))
+            names.take(1)
+            return names.take(names.number(2)).decode("latin-1")
+    return ""
+
+
+def _handshake(data: bytes) -> bytes:
+    """What the records of a beginning TLS connection carry, as far as they are here."""
+    carried, records = b"", _Bytes(data)
+    while not records.is_empty:
+        if records.number(1) != _TLS_HANDSHAKE:
+            raise ValueError("no TLS handshake")
+        records.take(2)
+        size = records.number(2)
+        carried += records.take(size)
+        if len(carried) >= 4 and len(carried) >= 4 + int.from_bytes(carried[1:4], "big"):
+            break
+    return carried
+
+
+class _Bytes:
+    """Bytes read from the front; IndexError when they end too early."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return self._at >= len(self._data)
+
+    def take(self, size: int) -> bytes:
+        if self._at + size > len(self._data):
+            raise IndexError
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def number(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "big")

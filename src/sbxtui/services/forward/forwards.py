@@ -1,0 +1,245 @@
+"""Forwards of one context's sandboxes, for every face: made, acted on, listed, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+
+from sbxtui.core.errors import NotFound, SbxError, StoreError, TimedOut
+from sbxtui.core.model import Registration, SandboxState
+from sbxtui.guest.tunnel import Tunnel
+from sbxtui.home import Home
+from sbxtui.identity import own_identity
+from sbxtui.services.forward.listeners import Bound
+from sbxtui.services.forward.model import KIND, ForwardSpec, ForwardStatus
+from sbxtui.services.forward.port import Port
+from sbxtui.services.forward.tunnels import OnState, Shared, Tunnels
+from sbxtui.services.guests import Guests
+from sbxtui.services.runnerctl import start_runner
+from sbxtui.store.doorbell import Listener
+from sbxtui.store.links import Link, Links, Wanted
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 1.0
+_START_TIMEOUT_S = 20.0
+_POLL_S = 0.05
+
+OnTrouble = Callable[[str], None]
+
+
+class Forwards:
+    """The forwards of one context's sandboxes."""
+
+    def __init__(self, home: Home, guests: Guests, links: Links, actor: str) -> None:
+        self._home = home
+        self._guests = guests
+        self._links = links
+        self._actor = actor
+
+    def all(self, context: str | None = None) -> list[Link]:
+        """Every forward, or those of a context, by sandbox and port; not those that ended with their process."""
+        return [link for link in self._links.list(KIND, context) if link.is_detached or link.is_served]
+
+    def of(self, row: Registration, ports: Sequence[int] = ()) -> list[Link]:
+        """The forwards of a sandbox, or those of some ports of this machine.
+
+        Raises:
+            NotFound: There are none, or one of the ports is not forwarded.
+        """
+        found = [link for link in self.all(row.context) if link.sandbox_id == row.id]
+        known = {ForwardSpec.of(link).local_port: link for link in found}
+        missing = [port for port in ports if port not in known]
+        if missing or not found:
+            what = f"port {missing[0]} of this machine" if missing else "no port"
+            raise NotFound(
+                f"{what} is {'not ' if missing else ''}forwarded to `{row.name}`", hint="`sbx forward ls` lists them"
+            )
+        return [known[port] for port in ports] if ports else found
+
+    def take(self, row: Registration, spec: ForwardSpec, *, is_detached: bool = False) -> Link:
+        """Make a forward's link, or take one up that nobody acts on; rows of processes that were killed go.
+
+        Raises:
+            Conflict: Another process acts on it.
+        """
+        for link in self._links.list(KIND, row.context):
+            if not link.is_detached and not link.is_served:
+                self._links.forget(link, actor=self._actor)
+        return self._links.take(
+            context=row.context,
+            kind=spec.key,
+            sandbox=row.name,
+            sandbox_id=row.id,
+            spec=spec.as_row(),
+            owner="" if is_detached else str(own_identity()),
+            actor=self._actor,
+            is_detached=is_detached,
+        )
+
+    async def check(self, row: Registration) -> None:
+        """Ask the control plane, which wakes nothing, whether there is something to forward to.
+
+        Raises:
+            NotFound: The sandbox has ended.
+        """
+        await self._guests.state(row)
+
+    async def run(
+        self,
+        row: Registration,
+        links: Sequence[Link],
+        bound: Sequence[Bound],
+        tunnels: Tunnels,
+        on_trouble: OnTrouble = lambda words: None,
+        on_status: Callable[[ForwardStatus], None] = lambda status: None,
+    ) -> None:
+        """Act on links of ours until they are stopped or this is cancelled; then nothing listens any more.
+
+        Args:
+            row: The sandbox.
+            links: One for each forward.
+            bound: What listens for each.
+            tunnels: Of this process.
+            on_trouble: Called with what went wrong with a connection, once for each kind.
+            on_status: Called when the way to the sandbox changes.
+
+        Raises:
+            NotFound: The sandbox has ended. Unsupported: Its guest has no tunnel. SbxError: It cannot go on.
+        """
+        async with AsyncExitStack() as stack:
+            for link, one in zip(links, bound, strict=True):
+                stack.callback(one.close)
+                stack.push_async_callback(self._leave, link)
+            shared = await stack.enter_async_context(tunnels.use(row, partial(self._tunnel, row)))
+            ports = [Port(one, shared.tunnel, on_trouble) for one in bound]
+            for port in ports:
+                stack.callback(port.close)
+                await port.open()
+            await self._serve(links, ports, shared, on_status)
+
+    async def _serve(
+        self, links: Sequence[Link], ports: Sequence[Port], shared: Shared, on_status: Callable[[ForwardStatus], None]
+    ) -> None:
+        tellers = [asyncio.create_task(self._tell(*pair, shared)) for pair in zip(links, ports, strict=True)]
+        watching = asyncio.create_task(_watch(ports[0], shared, on_status))
+        over = asyncio.create_task(shared.until_over())
+        try:
+            while left := [task for task in tellers if not task.done()]:
+                await asyncio.wait([*left, over, watching], return_when=asyncio.FIRST_COMPLETED)
+                if over.done():
+                    await over
+                for port, task in zip(ports, tellers, strict=True):
+                    if task.done():
+                        await task
+                        port.close()
+        finally:
+            for task in (*tellers, watching, over):
+                task.cancel()
+            await asyncio.gather(*tellers, watching, over, return_exceptions=True)
+
+    async def _tell(self, link: Link, port: Port, shared: Shared) -> None:
+        """Tell others how a forward is until somebody wants it stopped; what the store refuses is tried again."""
+        said: dict[str, object] = {}
+        async with Listener(self._home, poll_s=_LOOK_EVERY_S) as listener:
+            while True:
+                current = port.status(shared.tunnel.state, shared.reason).as_json()
+                try:
+                    if current != said:
+                        await asyncio.to_thread(self._links.say, link, current)
+                        said = current
+                    await asyncio.sleep(_LOOK_EVERY_S / 2)
+                    await listener.wait(_LOOK_EVERY_S)
+                    found = await asyncio.to_thread(self._links.find, link.context, link.kind, link.sandbox_id)
+                except StoreError as exc:
+                    log.warning("%s: %s", link.sandbox, exc.message)
+                    await asyncio.sleep(_LOOK_EVERY_S)
+                    continue
+                if found is None or found.wanted is Wanted.STOPPED:
+                    return
+
+    async def _leave(self, link: Link) -> None:
+        """Stop acting on a link; one that lives with its process, or that nobody wants any more, goes."""
+        with suppress(SbxError):
+            await asyncio.to_thread(self._links.leave, link, str(own_identity()))
+            found = await asyncio.to_thread(self._links.find, link.context, link.kind, link.sandbox_id)
+            if found is not None and (not found.is_detached or found.wanted is Wanted.STOPPED):
+                await asyncio.to_thread(lambda: self._links.forget(found, actor=self._actor))
+
+    async def _tunnel(self, row: Registration, on_state: OnState) -> Tunnel:
+        async def is_asleep() -> bool:
+            return await self._guests.state(row) in (SandboxState.SUSPENDED, SandboxState.SUSPENDING)
+
+        return await self._guests.tunnel(row, is_asleep=is_asleep, on_state=on_state)
+
+    async def detach(self, row: Registration, specs: Sequence[ForwardSpec]) -> list[Link]:
+        """Leave forwards to the runner, and start one if none runs; returns when all are listened for.
+
+        Raises:
+            Conflict: One is acted on already. SbxError: One cannot be; none is left then.
+        """
+        links: list[Link] = []
+        try:
+            for spec in specs:
+                links.append(await asyncio.to_thread(partial(self.take, row, spec, is_detached=True)))
+            await asyncio.to_thread(start_runner, self._home)
+            return [await self._started(link) for link in links]
+        except BaseException:
+            for link in links:
+                await asyncio.shield(asyncio.to_thread(self._end, link))
+            raise
+
+    async def _started(self, link: Link) -> Link:
+        deadline_s = asyncio.get_running_loop().time() + _START_TIMEOUT_S
+        while True:
+            found = await asyncio.to_thread(self._links.find, link.context, link.kind, link.sandbox_id)
+            if found is not None and found.is_served and found.status.get("addresses"):
+                return found
+            if found is not None and found.status.get("error"):
+                raise SbxError(str(found.status["error"]), hint="see `sbx forward ls`")
+            if asyncio.get_running_loop().time() > deadline_s:
+                hint = f"see {self._home.log_dir / 'forwards.log'}"
+                raise TimedOut("the runner does not listen for it yet", hint=hint)
+            await asyncio.sleep(_POLL_S)
+
+    async def stop(self, row: Registration, ports: Sequence[int] = ()) -> list[Link]:
+        """End forwards of a sandbox, whoever acts on them.
+
+        Raises:
+            NotFound: There are none. TimedOut: Who acts on one does not end it.
+        """
+        links = await asyncio.to_thread(self.of, row, ports)
+        for link in links:
+            await asyncio.to_thread(self._links.want, link, Wanted.STOPPED, actor=self._actor)
+        deadline_s = asyncio.get_running_loop().time() + _START_TIMEOUT_S
+        for link in links:
+            while (
+                found := await asyncio.to_thread(self._links.find, link.context, link.kind, link.sandbox_id)
+            ) is not None:
+                if not found.is_served:
+                    await asyncio.to_thread(self._links.forget, found, actor=self._actor)
+                elif asyncio.get_running_loop().time() > deadline_s:
+                    raise TimedOut(f"process {found.owner.partition(':')[0]} goes on with port {link.kind}")
+                await asyncio.sleep(_POLL_S)
+        return links
+
+    def _end(self, link: Link) -> None:
+        with suppress(SbxError):
+            self._links.want(link, Wanted.STOPPED, actor=self._actor)
+            self._links.forget(link, actor=self._actor)
+
+
+async def _watch(port: Port, shared: Shared, on_status: Callable[[ForwardStatus], None]) -> None:
+    """Tell each new state of the way to the sandbox."""
+    changed = asyncio.Event()
+    shared.watchers.add(changed)
+    try:
+        while True:
+            on_status(port.status(shared.tunnel.state, shared.reason))
+            changed.clear()
+            await changed.wait()
+    finally:
+        shared.watchers.discard(changed)

@@ -1,0 +1,181 @@
+"""`sbx forward` and `sbx ports` as people and scripts use them, with a real sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.support.sbx import DEADLINE_S, Sbx
+
+pytestmark = pytest.mark.long
+
+# Answers each line with itself, whoever connects.
+SERVER = """
+import socketserver
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            self.wfile.write(line)
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+Server(("127.0.0.1", 7000), Echo).serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def served(sbx: Sbx, app: str) -> str:
+    """A sandbox in which something listens on port 7000."""
+    sbx.ok("exec", "--detach", app, "--", "python3", "-c", SERVER)
+    until(lambda: [one["port"] for one in sbx.ok("ports", app, "--json").json] == [7000])
+    return app
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.1)
+
+
+@contextmanager
+def live(sbx: Sbx, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+    """A forward in the foreground that listens already, and what it said first."""
+    process = sbx.spawn("forward", *words, "--json")
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line, process.communicate()[1].decode()
+        yield process, json.loads(line)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def echoes(port: int, host: str = "127.0.0.1") -> bool:
+    with socket.create_connection((host, port), timeout=20) as client:
+        client.sendall(b"hello\n")
+        try:
+            return client.makefile("rb").readline() == b"hello\n"
+        except ConnectionResetError:
+            return False
+
+
+def connected(told: dict[str, Any]) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", told["local_port"]), timeout=20)
+
+
+def refuses(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_port_of_the_sandbox_is_here_until_ctrl_c(sbx: Sbx, served: str) -> None:
+    with live(sbx, served, ":7000") as (process, told):
+        port = told["local_port"]
+        assert (told["remote_port"], told["url"]) == (7000, f"http://{served}-7000.localhost:{port}")
+        assert echoes(port) and echoes(port, "::1")
+        (listed,) = sbx.ok("forward", "ls", "--json").json
+        assert (listed["sandbox"], listed["local_port"], listed["running"]) == (served, port, True)
+        until(lambda: sbx.ok("forward", "ls", "--json").json[0]["received_bytes"] == 12)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130
+    assert refuses(port)
+    assert sbx.ok("forward", "ls", "--json").json == []
+    kinds = {json.loads(line)["kind"] for line in sbx.ok("events", "--json").stdout.splitlines()}
+    assert {"forward.start", "forward.stop", "port.listening"} <= kinds
+
+
+def test_a_taken_port_ends_with_3_and_names_its_holder_or_another_is_found(sbx: Sbx, served: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = sbx("forward", served, ":7001", f"{port}:7000", "--json")
+        assert (result.code, result.error["code"]) == (3, "address_in_use")
+        assert f"pid {os.getpid()}" in result.error["message"]
+        with live(sbx, served, f"{port}:7000", "--any-port") as (_, told):
+            assert told["local_port"] > port
+            assert echoes(told["local_port"])
+
+
+@pytest.mark.parametrize("words", [["9000"], ["8080"], ["1:2:3"], ["0"], ["8000", "8000:1"], []])
+def test_what_cannot_be_forwarded_is_a_mistake_of_the_line(sbx: Sbx, app: str, words: list[str]) -> None:
+    assert sbx("forward", app, *words).code == 2
+
+
+def test_a_detached_forward_survives_its_process_and_ends_when_told_to(sbx: Sbx, served: str) -> None:
+    (told,) = sbx.ok("forward", served, ":7000", "--detach", "--json").json
+    port = told["local_port"]
+    assert echoes(port)
+    (listed,) = sbx.ok("forward", "ls", "--json").json
+    assert (listed["detached"], listed["running"]) == (True, True)
+    runner = json.loads((sbx.home / "state" / "runner.json").read_text())["identity"]
+    os.kill(int(runner.partition(":")[0]), signal.SIGKILL)
+    until(lambda: not refuses(port) and echoes(port))
+    assert sbx.ok("forward", "stop", served, "--json").json == {"sandbox": served, "stopped": [port]}
+    assert refuses(port)
+    assert sbx("forward", "stop", served).code == 4
+
+
+def test_open_connections_go_on_after_a_stop_and_a_start(sbx: Sbx, served: str) -> None:
+    with live(sbx, served, ":7000") as (_, told), connected(told) as client:
+        lines = client.makefile("rb")
+        client.sendall(b"one\n")
+        assert lines.readline() == b"one\n"
+        sbx.ok("stop", served)
+        client.sendall(b"two\n")
+        until(lambda: f"sbx start {served}" in str(sbx.ok("forward", "ls", "--json").json[0]["reason"]))
+        sbx.ok("start", served)
+        assert lines.readline() == b"two\n"
+
+
+def test_a_sandbox_that_went_to_sleep_is_woken_by_a_byte_and_by_nothing_else(sbx: Sbx) -> None:
+    sbx.ok("create", "sleepy", "--memory", "512", "--idle", "600")
+    sbx.ok("exec", "--detach", "sleepy", "--", "python3", "-c", SERVER)
+    with live(sbx, "sleepy", ":7000") as (_, told), connected(told) as client:
+        lines = client.makefile("rb")
+        client.sendall(b"one\n")
+        assert lines.readline() == b"one\n"
+        sbx.ok("stop", "sleepy")
+        with connected(told):
+            until(lambda: sbx.ok("forward", "ls", "--json").json[0]["state"] == "suspended")
+        assert sbx.ok("ps", "sleepy", "--json").json["state"] == "SUSPENDED"
+        client.sendall(b"two\n")
+        assert lines.readline() == b"two\n"
+    sbx.ok("rm", "sleepy", "--yes")
+
+
+def test_open_connections_survive_a_local_cloud_that_is_killed(sbx: Sbx, served: str) -> None:
+    with live(sbx, served, ":7000") as (_, told), connected(told) as client:
+        lines = client.makefile("rb")
+        client.sendall(b"one\n")
+        assert lines.readline() == b"one\n"
+        os.kill(sbx.ok("local", "status", "--json").json["pid"], signal.SIGKILL)
+        client.sendall(b"two\n")
+        assert lines.readline() == b"two\n"
+
+
+def test_a_foreign_page_is_refused_and_nothing_listening_is_told(sbx: Sbx, served: str) -> None:
+    with live(sbx, served, ":7001") as (process, told):
+        url = f"http://127.0.0.1:{told['local_port']}/"
+        request = urllib.request.Request(url, headers={"Host": "evil.example"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=20)
+        assert refused.value.code == 421
+        assert not echoes(told["local_port"])
+        assert process.stdout is not None
+        said: list[str] = []
+        while not any("nothing listens on port 7001" in one for one in said):
+            said.append(str(json.loads(process.stdout.readline()).get("message")))
+        assert any("another host" in one for one in said)

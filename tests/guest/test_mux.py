@@ -1,0 +1,268 @@
+"""What both ends of a tunnel share: golden frames, refused ones, and that no cut loses or doubles a byte."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sbxguest.mux import frames
+from sbxguest.mux.frames import FrameType, MuxFrame, decode, encode, json_frame
+from sbxguest.mux.mux import Mux
+from sbxguest.mux.stream import Stream
+from sbxguest.wire import BadFrame
+
+GOLDEN = (
+    (json_frame(FrameType.HELLO, {}), "0100 00000000 0000000000000000 00000002 7b7d"),
+    (json_frame(FrameType.OPEN, {}, stream=1), "0200 00000001 0000000000000000 00000002 7b7d"),
+    (json_frame(FrameType.OPENED, {}, stream=1), "0300 00000001 0000000000000000 00000002 7b7d"),
+    (json_frame(FrameType.REFUSED, {}, stream=1), "0400 00000001 0000000000000000 00000002 7b7d"),
+    (MuxFrame(FrameType.DATA, 258, 2**40, b"hi\xff"), "0500 00000102 0000010000000000 00000003 6869ff"),
+    (MuxFrame(FrameType.FIN, 3, 9), "0600 00000003 0000000000000009 00000000"),
+    (MuxFrame(FrameType.RST, 3), "0700 00000003 0000000000000000 00000000"),
+    (MuxFrame(FrameType.CREDIT, 3, 10), "0800 00000003 000000000000000a 00000000"),
+    (MuxFrame(FrameType.PING), "0900 00000000 0000000000000000 00000000"),
+    (MuxFrame(FrameType.PONG), "0a00 00000000 0000000000000000 00000000"),
+    (json_frame(FrameType.GOAWAY, {}), "0b00 00000000 0000000000000000 00000002 7b7d"),
+)
+HELLO = encode(json_frame(FrameType.HELLO, {"made": "x", "opened": 0, "streams": []}))
+
+
+@pytest.mark.parametrize(("frame", "golden"), GOLDEN)
+def test_frames_of_a_tunnel_have_these_bytes_for_ever(frame: MuxFrame, golden: str) -> None:
+    data = bytes.fromhex(golden)
+    assert encode(frame) == data
+    assert list(decode(data)) == [frame]
+
+
+@given(
+    st.lists(st.builds(MuxFrame, st.integers(0, 255), st.integers(0, 2**32 - 1), st.integers(0, 2**63), st.binary()))
+)
+def test_a_message_gives_back_the_frames_it_was_made_of(made: list[MuxFrame]) -> None:
+    assert list(decode(b"".join(map(encode, made)))) == made
+
+
+@given(st.binary(max_size=200))
+def test_whatever_comes_is_frames_or_is_refused(data: bytes) -> None:
+    mux = Mux()
+    mux.link()
+    for first in (b"", HELLO):
+        try:
+            mux.receive(first + data)
+        except BadFrame:
+            return
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [MuxFrame(FrameType.DATA, 1, 5, b"a gap before it")],
+        [MuxFrame(FrameType.DATA, 1, at * 2**16, bytes(2**16)) for at in range(17)],
+        [MuxFrame(FrameType.FIN, 1, 7)],
+        [MuxFrame(FrameType.CREDIT, 1, 1)],
+        [MuxFrame(FrameType.OPENED, 1, 0, b"[]")],
+        [MuxFrame(FrameType.OPENED, 1, 0, b'{"window": -1}')],
+        [json_frame(FrameType.HELLO, {"made": "x", "opened": 0, "streams": []})],
+        [MuxFrame(FrameType.GOAWAY, 0, 0, b"\xff")],
+    ],
+)
+def test_what_no_other_end_sends_ends_the_connection(wrong: list[MuxFrame]) -> None:
+    mux = Mux()
+    mux.open(80, Taker())
+    mux.link()
+    mux.receive(HELLO)
+    with pytest.raises(BadFrame):
+        mux.receive(b"".join(map(encode, wrong)))
+
+
+class Taker:
+    """A sink that takes some of what is there when it is told to."""
+
+    def __init__(self) -> None:
+        self.mux: Mux | None = None
+        self.stream: Stream | None = None
+        self.got = bytearray()
+        self.has_end = False
+        self.fate = ""
+
+    def take(self, pieces: int) -> None:
+        stream, mux = self.stream, self.mux
+        if stream is None or mux is None:
+            return
+        while stream.incoming.inbox and pieces:
+            self.got += stream.incoming.pull()
+            pieces -= 1
+        if stream.incoming.is_ended and not self.has_end:
+            self.has_end = True
+            stream.incoming.pull_fin()
+        mux.took(stream)
+
+    def on_data(self) -> None: ...
+
+    def on_credit(self) -> None: ...
+
+    def on_opened(self) -> None: ...
+
+    def on_reset(self, code: str, message: str) -> None:
+        self.fate = message or code
+
+
+class Ends:
+    """Both ends of a tunnel, and what is on its way between them; each connection may lose any of it."""
+
+    def __init__(self) -> None:
+        self.there: dict[int, Taker] = {}
+        self.host = Mux()
+        self.guest = Mux(on_open=self._accept)
+        self.cut()
+
+    def _accept(self, stream: Stream) -> None:
+        taker = self.there[stream.id] = Taker()
+        taker.mux, taker.stream = self.guest, stream
+        self.guest.attach(stream, taker)
+
+    def open(self) -> Taker:
+        taker = Taker()
+        taker.mux, taker.stream = self.host, self.host.open(80, taker)
+        return taker
+
+    def cut(self) -> None:
+        """All that is on its way is lost, and a new connection is made."""
+        self.up: list[bytes] = []
+        self.down: list[bytes] = []
+        for mux in (self.host, self.guest):
+            mux.unlink()
+            mux.link()
+
+    def move(self) -> bool:
+        """One message each way; whether there was any."""
+        for mux, way in ((self.host, self.up), (self.guest, self.down)):
+            if message := mux._message():
+                way.append(message)
+        has_moved = bool(self.up or self.down)
+        for mux, way in ((self.guest, self.up), (self.host, self.down)):
+            if way:
+                mux.receive(way.pop(0))
+        return has_moved
+
+
+class Traffic:
+    """Two streams, each end of which writes and takes; directions 0 and 1 lead to the guest, 2 and 3 here."""
+
+    def __init__(self) -> None:
+        self.ends = Ends()
+        self.here = [self.ends.open(), self.ends.open()]
+        self.sent = [bytearray() for _ in range(4)]
+
+    def _there(self, number: int) -> Taker:
+        return self.ends.there.get(number + 1, Taker())
+
+    def taker(self, way: int) -> Taker:
+        return self._there(way) if way < 2 else self.here[way - 2]
+
+    def write(self, way: int, size: int) -> None:
+        writer = self.here[way] if way < 2 else self._there(way - 2)
+        if writer.stream is not None and writer.mux is not None:
+            data = (bytes(range(way * 50, 251)) * (size // 50 + 1))[:size]
+            writer.mux.write(writer.stream, data)
+            self.sent[way] += data
+
+    def take(self, way: int, pieces: int) -> None:
+        self.taker(way).take(pieces)
+
+    def move(self, messages: int, _: int) -> None:
+        for _number in range(messages):
+            self.ends.move()
+
+    def cut(self, way: int, _: int) -> None:
+        """What one end has just given away is lost with all that is on its way."""
+        (self.ends.host, self.ends.guest)[way % 2]._message()
+        self.ends.cut()
+
+    def finish(self) -> None:
+        """End every direction, and let all arrive."""
+        for taker in self.here:
+            assert taker.stream is not None
+            self.ends.host.finish(taker.stream)
+        for _ in range(2_000):
+            self.ends.move()
+            for way in range(4):
+                self.take(way, 99)
+            for taker in self.ends.there.values():
+                if taker.has_end and taker.stream is not None and not taker.stream.out.is_finished:
+                    self.ends.guest.finish(taker.stream)
+            if not (self.ends.host.streams or self.ends.guest.streams):
+                return
+        raise AssertionError("it does not come to an end")
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["write", "move", "take", "cut"]), st.integers(0, 3), st.integers(1, 200_000)),
+    max_size=40,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(STEPS)
+def test_no_cut_at_any_moment_loses_or_doubles_a_byte(steps: list[tuple[str, int, int]]) -> None:
+    traffic = Traffic()
+    for action, which, much in steps:
+        getattr(traffic, action)(which, much)
+    traffic.finish()
+    assert [traffic.taker(way).fate for way in range(4)] == [""] * 4
+    assert [bytes(traffic.taker(way).got) for way in range(4)] == [bytes(sent) for sent in traffic.sent]
+
+
+def test_a_stream_of_a_guest_that_was_started_anew_is_reset_and_new_ones_work() -> None:
+    ends = Ends()
+    old = ends.open()
+    while ends.move():
+        pass
+    ends.guest = Mux(on_open=ends._accept)
+    ends.cut()
+    new = ends.open()
+    while ends.move():
+        pass
+    assert old.fate and not new.fate
+    assert list(ends.guest.streams) == list(ends.host.streams) == [2]
+
+
+def test_small_answers_pass_a_large_one_by() -> None:
+    ends = Ends()
+    bulk, small = ends.open(), ends.open()
+    while ends.move():
+        pass
+    for taker in (bulk, small):
+        assert taker.stream is not None
+        ends.host.write(taker.stream, b"x" * (900_000 if taker is bulk else 10))
+    message = ends.host._message()
+    kinds = [(frame.stream, len(frame.payload)) for frame in decode(message) if frame.type == FrameType.DATA]
+    assert kinds == [(1, frames.DATA_BYTES), (2, 10), (1, frames.DATA_BYTES)]
+
+
+def test_a_reader_that_stalls_stops_its_own_stream_only() -> None:
+    ends = Ends()
+    stalled, other = ends.open(), ends.open()
+    while ends.move():
+        pass
+    for taker in (stalled, other):
+        assert taker.stream is not None
+        ends.host.write(taker.stream, b"x" * 3_000_000)
+    for _ in range(2_000):
+        ends.move()
+        ends.there[2].take(99)
+    assert len(ends.there[2].got) == 3_000_000
+    held = ends.guest.streams[1].incoming
+    assert held.received == held.window and not ends.there[1].got
+
+
+async def test_the_sender_waits_until_there_is_something_to_say() -> None:
+    mux = Mux()
+    waiting = asyncio.create_task(mux.next_message())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    mux.link()
+    async with asyncio.timeout(5):
+        assert next(decode(await waiting)).type == FrameType.HELLO

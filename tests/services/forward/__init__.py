@@ -1,0 +1,1 @@
+"""Forwards: the bytes, the listeners, who may pass."""

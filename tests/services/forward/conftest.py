@@ -1,0 +1,5 @@
+"""A guest for every test."""
+
+from tests.guest.conftest import guest, warm_guest
+
+__all__ = ["guest", "warm_guest"]
