@@ -5,43 +5,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
+from bench.guest import child, peak_rss_bytes, running_guest, wait_for
 from bench.support import Row, interleaved
 from sbxtui.guest.client import GuestClient
-
-T = TypeVar("T")
 
 MIB = 2**20
 SIZE_BYTES = 100 * MIB
 _BLOCK = bytes(MIB)
 _ROUNDS = 5
-_READY_S = 15.0
 _SMALL_FILES = 3_000
-_LISTENING = re.compile(rb"listening on port (\d+)")
 
 
 def run() -> list[Row]:
     """Measure on a guest and a bridge of our own; both end with this call."""
     with tempfile.TemporaryDirectory(prefix="sbx-bench-") as name:
         folder = Path(name)
-        with _guest(folder) as (port, pid), _sink() as sink_port, _bridge(folder) as bridge_path:
+        with running_guest(folder) as (port, pid), _sink() as sink_port, _bridge(folder) as bridge_path:
             return [*_contents(folder, port, pid, sink_port), _tree(folder, port), _relay(bridge_path, sink_port)]
 
 
 def _contents(folder: Path, port: int, pid: int, sink_port: int) -> list[Row]:
     url = f"http://127.0.0.1:{port}"
-    before = _peak_rss_bytes(pid)
+    before = peak_rss_bytes(pid)
     put_s, file_s, get_s, socket_s = interleaved(
         lambda: asyncio.run(_put(url)),
         lambda: _write_plainly(folder / "plain"),
@@ -49,7 +43,7 @@ def _contents(folder: Path, port: int, pid: int, sink_port: int) -> list[Row]:
         lambda: _push(socket.create_connection(("127.0.0.1", sink_port))),
         rounds=_ROUNDS,
     )
-    grown_mib = (_peak_rss_bytes(pid) - before) / MIB
+    grown_mib = (peak_rss_bytes(pid) - before) / MIB
     return [
         ("put 100 MiB, fsync included", _speed(put_s), f"{_speed(file_s)} write and fsync, {put_s / file_s:.2f} ×"),
         ("get 100 MiB", _speed(get_s), f"{_speed(socket_s)} plain socket, {get_s / socket_s:.2f} ×"),
@@ -165,60 +159,8 @@ def _sink() -> Iterator[int]:
 
 
 @contextmanager
-def _guest(folder: Path) -> Iterator[tuple[int, int]]:
-    """The port of a guest and the pid of its server."""
-    workdir, log = folder / "work", folder / "guest.log"
-    workdir.mkdir()
-    env = {"PATH": os.environ["PATH"], "AGENTD_PORT": "0", "AGENTD_BIND": "127.0.0.1", "SBX_WORKDIR": str(workdir)}
-    with log.open("wb") as out, _child(["-m", "sbxguest.init"], env, out.fileno()) as init:
-        port = int(_wait_for(lambda: _LISTENING.search(log.read_bytes())).group(1))
-        _wait_for(lambda: _answers(port))
-        yield port, _server_pid(init.pid)
-
-
-@contextmanager
 def _bridge(folder: Path) -> Iterator[Path]:
     path = folder / "in.sock"
-    with _child(["-m", "sbxguest.bridge", str(path)], {}, subprocess.DEVNULL):
-        _wait_for(path.exists)
+    with child(["-m", "sbxguest.bridge", str(path)], {}, subprocess.DEVNULL):
+        wait_for(path.exists)
         yield path
-
-
-@contextmanager
-def _child(arguments: list[str], env: dict[str, str], out: int) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-I", *arguments]
-    process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(_READY_S)
-
-
-def _wait_for(look: Callable[[], T | None]) -> T:
-    deadline = time.monotonic() + _READY_S
-    while time.monotonic() < deadline:
-        if found := look():
-            return found
-        time.sleep(0.01)
-    raise RuntimeError("the guest did not start")
-
-
-def _answers(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
-            return connection.recv(100).startswith(b"HTTP/1.1 200")
-    except OSError:
-        return False
-
-
-def _server_pid(init_pid: int) -> int:
-    """The child of init that holds the most memory; the others are idle forks of init."""
-    children = Path(f"/proc/{init_pid}/task/{init_pid}/children").read_text().split()
-    return max((int(pid) for pid in children), key=_peak_rss_bytes)
-
-
-def _peak_rss_bytes(pid: int) -> int:
-    match = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return int(match.group(1)) * 1024 if match else 0

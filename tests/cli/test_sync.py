@@ -157,6 +157,37 @@ def test_what_cannot_be_taken_back_is_named_and_stands_in_the_way_of_nothing_bef
     assert (project / "src" / "a.txt").read_text() == "base\n"
 
 
+def test_what_an_agent_did_is_had_as_a_branch_or_a_patch(sbx: Sbx, app: str, project: Path) -> None:
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "m"]):
+        subprocess.run(["git", "-C", project, *words], check=True, timeout=60)
+    sbx.ok("sync", app, str(project), "--once")
+    sbx.ok("exec", app, "--", "sh", "-c", "echo agent > src/a.txt")
+    patch = project.parent / "agent.patch"
+    done = sbx.ok("sync", "pull", app, "--as-branch", "agent/1", "--as-patch", str(patch))
+    assert "agent/1" in done.err
+    assert (project / "src" / "a.txt").read_text() == "base\n"
+    shown = subprocess.run(
+        ["git", "-C", project, "show", "agent/1:src/a.txt"], capture_output=True, text=True, timeout=60
+    )
+    assert shown.stdout == "agent\n"
+    subprocess.run(["git", "-C", project, "apply", "--check", patch], check=True, timeout=60)
+    assert sbx("sync", "pull", app, "--as-branch", "agent/1").code == 5
+    assert sbx("sync", "pull", app, "--as-patch", str(patch)).code == 5
+    subprocess.run(["git", "-C", project, "apply", patch], check=True, timeout=60)
+    assert sbx.ok("sync", "pull", app, "--dry-run", "--json").json["changes"] == []
+
+
+def test_a_conflict_keeps_both_versions_where_that_is_asked_for(sbx: Sbx, app: str, project: Path) -> None:
+    sbx.ok("sync", app, str(project), "--once")
+    sbx.ok("exec", app, "--", "sh", "-c", "echo theirs > src/a.txt")
+    (project / "src" / "a.txt").write_text("mine\n")
+    assert sbx("sync", "resolve", app, "src/a.txt", "--keep", "both", "--local").code == 2
+    assert sbx("sync", "resolve", app, "src/a.txt", "--merge").code == 5
+    sbx.ok("sync", "resolve", app, "src/a.txt", "--keep", "both")
+    assert cat(sbx, app, "src/a.txt") == "mine" and cat(sbx, app, "src/a.sandbox.txt") == "theirs"
+    assert (project / "src" / "a.sandbox.txt").read_text() == "theirs\n"
+
+
 @pytest.mark.parametrize(("side", "content"), [("--local", "mine"), ("--guest", "theirs")])
 def test_a_conflict_is_decided_for_one_side(sbx: Sbx, app: str, project: Path, side: str, content: str) -> None:
     sbx.ok("sync", app, str(project), "--once")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path as FilePath
 
 from sbxtui.cli.call import Call
 from sbxtui.cli.output import stdout_is_terminal
 from sbxtui.core.errors import Conflict, Incomplete, UsageError
 from sbxtui.core.text import counted, harmless_line, short_size
-from sbxtui.services.sync.compare import patch_of
+from sbxtui.services.sync.branch import commit_on_branch
+from sbxtui.services.sync.compare import patch_of, whole_patch_of
 from sbxtui.services.sync.model import Path
-from sbxtui.services.sync.pair import Outcomes
+from sbxtui.services.sync.pair import Outcomes, Pair
 from sbxtui.services.sync.review import Reviewed, only_seen, review, take_over
 from sbxtui.services.sync.status import shown
 from sbxtui.services.sync.views import ChangeView
@@ -31,6 +34,8 @@ async def pull(call: Call) -> int:
         _check_halts(call, row.name, reviewed)
         if call.args.dry_run or not views:
             return _tell(call, row.name, reviewed, views, outcomes=None)
+        if call.args.as_branch or call.args.as_patch:
+            return await _put_aside(call, row.name, pair, reviewed, views)
         _show(call, views, is_note=True)
         if call.args.yes:
             outcomes = await take_over(pair, intake, reviewed, _progress(call))
@@ -44,6 +49,31 @@ async def pull(call: Call) -> int:
         outcomes = await take_over(pair, intake, agreed, _progress(call))
         outcomes.moved_on |= changed
         return _tell(call, row.name, agreed, views, outcomes=outcomes)
+
+
+async def _put_aside(call: Call, name: str, pair: Pair, reviewed: Reviewed, views: Sequence[ChangeView]) -> int:
+    """Keep what the sandbox changed as a branch or a patch: no file of the folder is touched."""
+    place = ""
+    if call.args.as_branch:
+        commit = await commit_on_branch(pair, reviewed.changes, call.args.as_branch, author=name)
+        place = f"branch {call.args.as_branch} ({commit[:12]})"
+    if call.args.as_patch:
+        lines = [line for change in reviewed.changes for line in await whole_patch_of(pair, change)]
+        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        await asyncio.to_thread(_write_new, FilePath(call.args.as_patch), data)
+        place = f"{place} and {call.args.as_patch}" if place else call.args.as_patch
+    call.out.note(f"{counted(len(views), 'change')} put into {harmless_line(place)}; the folder is as it was")
+    return _tell(call, name, reviewed, views, outcomes=None)
+
+
+def _write_new(path: FilePath, data: bytes) -> None:
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+    except FileExistsError as exc:
+        raise Conflict(f"`{path}` is there already", hint="name another file") from exc
+    except OSError as exc:
+        raise UsageError(f"`{path}` cannot be written: {exc.strerror}", hint="name another file") from exc
 
 
 async def diff(call: Call) -> int:

@@ -12,7 +12,7 @@ _PLAIN = (
     ("conflicts", "paths both sides changed, each left as it is"),
 )
 VERBS = frozenset({"start", "ls", "resume", "pull", "diff", "resolve", "undo", *(name for name, _ in _PLAIN)})
-VALUE_FLAGS = frozenset({"--to", "--mode", "--keep", "--on-conflict"})
+VALUE_FLAGS = frozenset({"--to", "--mode", "--keep", "--on-conflict", "--as-branch", "--as-patch"})
 
 
 def add_sync_verbs(add: Adder) -> None:
@@ -54,6 +54,8 @@ def _add_start(verbs: Adder) -> None:
 def _add_review(verbs: Adder) -> None:
     pull = _of_sandbox(verbs("pull", "syncreview:pull", "take over what the sandbox changed, after a look at it"))
     pull.add_argument("--accept-deletes", action="store_true", help="also if it deleted much of the folder")
+    pull.add_argument("--as-branch", default="", metavar="NAME", help="as a commit on a new git branch instead")
+    pull.add_argument("--as-patch", default="", metavar="FILE", help="as a patch for `git apply` instead")
     diff = _of_sandbox(verbs("diff", "syncreview:diff", "what the sandbox changed, as a patch for `git apply`"))
     for parser in (pull, diff):
         parser.add_argument("paths", nargs="*", metavar="PATH", help="only these, and what is below them")

@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from contextlib import aclosing
 
 from sbxguest.tree import Outcome, Result
+from sbxtui.core.errors import Unsupported
+from sbxtui.core.text import harmless_line
 from sbxtui.guest.tree import GuestTree, Wanted
+from sbxtui.services.sync.binary import binary_lines
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.model import Change, Entry, Kind, Op, Path
 from sbxtui.services.sync.pair import Pair
 
 # What is larger is told, not shown.
 MAX_TEXT_BYTES = 1024 * 1024
+_MAX_BINARY_BYTES = 64 * 1024 * 1024
+_BINARY = "Binary files "
 _PROGRAM, _FILE, _LINK = "100755", "100644", "120000"
 _ESCAPES = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\t"): "\\t", ord("\r"): "\\r"}
 
@@ -29,6 +34,45 @@ async def patch_of(pair: Pair, change: Change) -> Iterator[str]:
     old = await _text_here(pair.folder, change.path, change.expect)
     new = await _text_there(pair.guest, change.path, change.entry, _size_there(pair, change.path))
     return _lines(change, old, new)
+
+
+async def whole_patch_of(pair: Pair, change: Change) -> list[str]:
+    """The same with every content in full, for a patch that is kept.
+
+    Raises:
+        Unsupported: A content is too large for that, or another one by now. SbxError: The sandbox does not answer.
+    """
+    lines: list[str] = []
+    for line in await patch_of(pair, change):
+        # Within a text no line of a patch begins so, and of one change at most one content is told like that.
+        lines += await _binary_part(pair, change) if line.startswith(_BINARY) else [line]
+    return lines
+
+
+async def _binary_part(pair: Pair, change: Change) -> list[str]:
+    path, before, after = change.path, change.expect, change.entry
+    old = await content_here(pair.folder, path, _MAX_BINARY_BYTES) if _is_file(before) else b""
+    new = b""
+    if after is not None and _is_file(after):
+        new = await content_there(pair.guest, path, after.content, _MAX_BINARY_BYTES) or b""
+        if _size_there(pair, path) != len(new):
+            raise _not_in_a_patch(path)
+    if old is None:
+        raise _not_in_a_patch(path)
+    is_edit = _is_file(before) and _is_file(after)
+    mode = _mode(after) if is_edit and _mode(before) == _mode(after) else ""
+    return list(binary_lines(old if _is_file(before) else None, new if _is_file(after) else None, mode))
+
+
+def _not_in_a_patch(path: Path) -> Unsupported:
+    name = harmless_line(path.decode("utf-8", "replace"))
+    return Unsupported(
+        f"`{name}` is too large for a patch, or changed meanwhile", hint="pull it, or add --as-branch NAME"
+    )
+
+
+def _is_file(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind is Kind.FILE
 
 
 def _lines(change: Change, old: str | None, new: str | None) -> Iterator[str]:
@@ -48,7 +92,7 @@ def _part(path: Path, before: Entry | None, after: Entry | None, old: str | None
     yield f"diff --git {name_before} {name_after}"
     yield from _heads(before, after)
     if old is None or new is None:
-        yield f"Binary files {name_before} and {name_after} differ"
+        yield f"{_BINARY}{name_before} and {name_after} differ"
         return
     from_name = "/dev/null" if before is None else name_before
     to_name = "/dev/null" if after is None else name_after
