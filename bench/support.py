@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +91,27 @@ def interleaved(*sides: Callable[[], float], rounds: int) -> list[float]:
             if number:
                 kept.append(value)
     return [statistics.median(kept) for kept in samples]
+
+
+async def quantiles_ms(work: Callable[[], Awaitable[object]], *, runs: int) -> tuple[float, float]:
+    """The tenth and the fiftieth percentile of `work`'s duration: what it costs, and what it costs here and now."""
+    spans: list[float] = []
+    for _ in range(runs):
+        began_s = time.perf_counter()
+        await work()
+        spans.append((time.perf_counter() - began_s) * 1000)
+    return statistics.quantiles(spans, n=10)[0], statistics.median(spans)
+
+
+def quantiles(span_ms: tuple[float, float]) -> str:
+    """Both as a cell."""
+    return f"{span_ms[0]:.2f} p10, {span_ms[1]:.2f} p50 ms"
+
+
+async def bare_true() -> None:
+    """The least that starting a program costs."""
+    pid = os.posix_spawn("/bin/true", ["true"], {})  # noqa: ASYNC221 - the blocking start is what is measured
+    os.waitpid(pid, 0)  # noqa: ASYNC222 - as above
 
 
 def ratio_row(what: str, ours_s: float, theirs_s: float, theirs: str) -> Row:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sbxguest import wire
+from sbxtui.core.jobs import JobState
 from sbxtui.guest.client import GuestClient
 from tests.support.direct import NAME, direct_sbx, direct_services, know
 from tests.support.guest_process import GuestProcess, running_guest
@@ -56,6 +57,22 @@ async def test_twenty_five_cuts_in_100_mb_lose_and_double_no_byte(line: Line, tm
     with (line.sbx.home / "out").open("rb") as out:
         assert hashlib.file_digest(out, "sha256").hexdigest() == expected.split()[0].decode()
     assert line.relay.cuts >= 25
+
+
+@pytest.mark.slow
+async def test_a_connection_that_stays_lost_is_255_and_says_how_to_come_back(line: Line) -> None:
+    running = asyncio.create_task(line.run("$SBX sh -c 'echo up; exec sleep 1000'"))
+    async with GuestClient(line.guest.url, None) as client, asyncio.timeout(100):
+        while not (jobs := [job for job in await client.jobs.list() if job.cursor]):
+            await asyncio.sleep(0.01)
+        line.relay.answers = [502] * 10_000
+        line.relay.cut()
+        done = await running
+        assert (done.returncode, done.stdout) == (255, b"up\n"), done.stderr
+        assert f"sbx attach {NAME} {jobs[0].id} --from 3".encode() in done.stderr
+        assert (await client.jobs.get(jobs[0].id)).state is JobState.RUNNING
+        # Nothing was said of it before: the link may have come back.
+        assert done.stderr.startswith(b"error: lost the connection to job")
 
 
 async def test_a_server_killed_in_the_middle_of_a_stream_loses_and_doubles_no_byte(line: Line) -> None:

@@ -13,7 +13,7 @@ import pytest
 from sbxtui.control.local import find_local_cloud
 from sbxtui.core import errors
 from sbxtui.settings import load
-from tests.support.sbx import Sbx, is_running_in, sbx_home
+from tests.support.sbx import Sbx, sbx_home
 
 # Code, and the line's words after `exec app --`: the command's own end is ours.
 COMMANDS = [
@@ -124,20 +124,6 @@ def test_a_full_machine_is_8(tmp_path: Path) -> None:
             assert (result.code, result.error["code"]) == (8, "quota_exceeded")
             assert small.ok("ls", "--json").json == []
             cloud.terminate()
-
-
-@pytest.mark.slow
-def test_a_connection_that_stays_lost_is_255_and_names_the_job(tmp_path: Path) -> None:
-    with sbx_home(tmp_path / "home") as own:
-        own.ok("create", "app", "-m", "512")
-        running = own.spawn("--json", "exec", "app", "--", "sh", "-c", "sleep 45; touch done")
-        while not is_running_in(own, "app", "sleep 45"):
-            assert running.poll() is None
-        os.kill(own.ok("local", "status", "--json").json["pid"], signal.SIGKILL)
-        out, err = running.communicate(timeout=60)
-        assert running.returncode == 255, (out, err)
-        assert b"connection_lost" in err
-        assert is_running_in(own, "app", "sleep 45")
 
 
 def test_the_codes_of_the_contract_and_no_others_are_given() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from dataclasses import replace
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sbxtui.control.local import find_local_cloud
+from sbxtui.settings import load
 from tests.support.sbx import Sbx
 
 
@@ -65,6 +68,25 @@ def test_however_long_a_job_is_silent_it_is_followed_to_its_end(sbx: Sbx, app: s
     for client in (staying, *taken):
         out, err = client.communicate(timeout=silent_s + 60)
         assert (client.returncode, out) == (9, b"over\n"), err
+
+
+def test_a_local_cloud_that_dies_under_commands_is_started_again_by_them(sbx: Sbx, app: str) -> None:
+    line = "echo begun; until [ -e back ]; do sleep 0.1; done; head -c 100000 /dev/zero; exit 6"
+    clients = [sbx.spawn("exec", app, "--", "sh", "-c", line) for _ in range(2)]
+    for client in clients:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"begun\n"
+    home = load(sbx.environment(), cwd=sbx.home).home
+    dead = find_local_cloud(home)
+    assert dead is not None
+    os.kill(dead.pid, signal.SIGKILL)
+    # Nobody else is there to need it.
+    while (cloud := find_local_cloud(home)) is None or cloud.pid == dead.pid:
+        assert all(client.poll() is None for client in clients)
+    sbx.ok("exec", app, "--", "touch", "back")
+    for client in clients:
+        out, err = client.communicate(timeout=60)
+        assert (client.returncode, out, err) == (6, bytes(100_000), b"")
 
 
 def test_input_reaches_a_job_taken_up_and_its_end_too(sbx: Sbx, app: str) -> None:

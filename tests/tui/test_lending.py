@@ -22,7 +22,9 @@ def sbx(tmp_path: Path) -> Iterator[Sbx]:
 
 
 def test_a_full_screen_program_gets_the_terminal_and_the_dashboard_comes_back(sbx: Sbx) -> None:
-    draws = "printf '\\033[?1049h'; stty raw -echo; echo dr''awn; while k=$(head -c1); do echo k''ey-$k-; done"
+    # It listens to no interrupt, so that the second one, which kills, is always needed.
+    draws = "trap '' INT; printf '\\033[?1049h'; stty raw -echo; echo dr''awn; "
+    draws += "while k=$(head -c1); do echo k''ey-$k-; done"
     with sbx_on_terminal(sbx, "tui", size=(100, 30)) as terminal:
         before = terminal.modes()
         terminal.see(b"+ running")

@@ -48,8 +48,17 @@ class LocalCloud:
 
 def find_local_cloud(home: Home) -> LocalCloud | None:
     """The local cloud of `home` if one serves now; a file left by a dead one counts as none."""
+    return next(filter(None, map(_told_in, _files(home))), None)
+
+
+def has_died(home: Home) -> bool:
+    """Whether the local cloud of `home` ended without taking its file away, as it does when it is stopped."""
+    return find_local_cloud(home) is None and any(file.exists() for file in _files(home))
+
+
+def _files(home: Home) -> tuple[Path, Path]:
     # The second is written where the home's disk is full. It may lie in a folder others can write to.
-    return _told_in(home.local_dir / "cloud.json") or _told_in(home.socket_dir / "cloud.json")
+    return home.local_dir / "cloud.json", home.socket_dir / "cloud.json"
 
 
 def _told_in(file: Path) -> LocalCloud | None:

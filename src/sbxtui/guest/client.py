@@ -58,15 +58,23 @@ class GuestClient:
         tokens: Where endpoint tokens come from; None for a guest without a proxy before it.
         port: The guest's port, named to the proxy.
         verify: How TLS to the endpoint is checked; False not at all.
+        revive: Called when nobody listens at the endpoint: it may start again whoever should.
     """
 
     def __init__(
-        self, endpoint: str, tokens: TokenSource | None, *, port: int = 8080, verify: ssl.SSLContext | bool = True
+        self,
+        endpoint: str,
+        tokens: TokenSource | None,
+        *,
+        port: int = 8080,
+        verify: ssl.SSLContext | bool = True,
+        revive: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._tokens = tokens
         self._port = port
         self._verify = verify
+        self._revive = revive
         self._opened: Transport | None = None
         self._hello: Hello | None = None
 
@@ -90,7 +98,9 @@ class GuestClient:
         if self._opened is None:
             from sbxtui.guest.transport import Transport
 
-            self._opened = Transport(self.endpoint, self._tokens, port=self._port, verify=self._verify)
+            self._opened = Transport(
+                self.endpoint, self._tokens, port=self._port, verify=self._verify, revive=self._revive
+            )
         return self._opened
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -65,10 +65,12 @@ class Pool:
 
     Args:
         address: Where to.
+        revive: Called when nobody listens there, before that is told: it may start again whoever should.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, revive: Callable[[], Awaitable[None]] | None = None) -> None:
         self._address = address
+        self._revive = revive
         self._free = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._idle: list[tuple[Connection, float]] = []
         self._is_closed = False
@@ -155,4 +157,6 @@ class Pool:
         except TimeoutError:
             raise HttpTimeout("no connection in time") from None
         except (OSError, UnicodeError) as exc:
+            if self._revive is not None and isinstance(exc, ConnectionRefusedError):
+                await self._revive()
             raise HttpError(str(exc) or type(exc).__name__) from exc

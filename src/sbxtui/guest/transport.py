@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Protocol
@@ -52,15 +52,23 @@ class Transport:
         tokens: Where endpoint tokens come from; None sends none.
         port: The guest's port, named to the proxy.
         verify: For TLS: how to check the endpoint, or False not to.
+        revive: Called when nobody listens at the endpoint; the request fails all the same, and may be repeated.
     """
 
     def __init__(
-        self, endpoint: str, tokens: TokenSource | None, *, port: int = 8080, verify: ssl.SSLContext | bool = True
+        self,
+        endpoint: str,
+        tokens: TokenSource | None,
+        *,
+        port: int = 8080,
+        verify: ssl.SSLContext | bool = True,
+        revive: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._tokens = tokens
         self._port = str(port)
         self._verify = verify
+        self._revive = revive
         self._opened: Pool | None = None
 
     async def __aenter__(self) -> Transport:
@@ -120,7 +128,7 @@ class Transport:
 
     def _pool(self) -> Pool:
         if self._opened is None:
-            self._opened = Pool(address_of(self.endpoint, self._verify))
+            self._opened = Pool(address_of(self.endpoint, self._verify), self._revive)
         return self._opened
 
     async def call(

@@ -53,6 +53,7 @@ class Guests:
             self._tokens.source(registration.id),
             port=self._settings.agent_port,
             verify=await self._planes.endpoint_tls(self._context),
+            revive=partial(self._planes.revive, self._context),
         )
         async with client:
             try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sbxtui.control.local import LocalCloud, ensure_local_cloud, find_local_cloud
-from sbxtui.core.errors import AccessDenied, UsageError
+from sbxtui.control.local import LocalCloud, ensure_local_cloud, find_local_cloud, has_died
+from sbxtui.core.errors import AccessDenied, SbxError, UsageError
 from sbxtui.core.isolation import accepts, require
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.settings import Settings
@@ -112,6 +113,15 @@ class ControlPlanes:
         cloud = await ensure_local_cloud(self._settings.home, time_scale=self._settings.time_scale, isolation=wish)
         require(wish, cloud.runtime, hint=self._way_to(wish, cloud), whose="this home's local cloud")
         return cloud
+
+    async def revive(self, context: Context) -> None:
+        """Start the local cloud again where it died: who is in the middle of a command need not wait for another face.
+
+        One that was stopped stays so, and what cannot be started is told by who needs it next.
+        """
+        if context.kind is ContextKind.LOCAL and has_died(self._settings.home):
+            with contextlib.suppress(SbxError):
+                await self.local_cloud()
 
     def _way_to(self, wish: str, cloud: LocalCloud) -> str:
         """How to get an isolation that the local cloud does not give: what it lacks here, or how to ask for good."""
