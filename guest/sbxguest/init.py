@@ -134,6 +134,7 @@ class _Init:
         while not self._is_stopping:
             if not self._server_pid and time.monotonic() >= self._restart_at_s:
                 self._start_server()
+            self._watch_server()
             ready = dict(self._poll.poll(self._poll_timeout_ms()))
             if not ready and self._wants_prefork:
                 self._prefork()
@@ -230,8 +231,12 @@ class _Init:
             self._poll.modify(server.sock, 0)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._server_pid, signal.SIGKILL)
-            return
-        self._poll.modify(server.sock, select.POLLIN | (select.POLLOUT if server.has_pending else 0))
+
+    def _watch_server(self) -> None:
+        """Before each wait: what was posted since the last one, to a server that starts too, may not have fitted."""
+        server = self._server
+        if server is not None and not server.is_closed:
+            self._poll.modify(server.sock, select.POLLIN | (select.POLLOUT if server.has_pending else 0))
 
     def _handle(self, message: dict[str, Any], fds: list[int]) -> None:
         key = str(message.get("job", ""))

@@ -122,6 +122,19 @@ async def test_a_server_that_keeps_dying_is_started_again_each_time_and_hangs_no
     assert (await run).exit_code == 3
 
 
+async def test_a_server_gets_back_more_jobs_than_its_link_holds_at_once(guest: GuestProcess) -> None:
+    async with GuestClient(guest.url, None) as client:
+        for _ in range(25):
+            await asyncio.gather(*(client.exec(["true"]) for _ in range(6)))
+        before = [job.id for job in await client.jobs.list()]
+        assert len(before) == 150
+        async with asyncio.timeout(30):
+            for _ in range(2):
+                await guest.kill_server()
+                assert [job.id for job in await client.jobs.list()] == before
+            assert (await client.exec(["echo", "on"])).stdout == b"on\n"
+
+
 async def test_no_connection_is_refused_while_the_server_is_down(guest: GuestProcess, client: GuestClient) -> None:
     hello = await client.hello()
     os.kill(guest.server_pid, signal.SIGKILL)
