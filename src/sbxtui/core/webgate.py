@@ -57,8 +57,10 @@ class Gate:
         if not line.endswith(b"\r"):
             return Refusal(400, "a bare line feed in the head")
         end = head.find(b"\r\n\r\n")
+        if (len(head) if end < 0 else end) > MAX_HEAD_BYTES:
+            return Refusal(431, "the head is too long")
         if end < 0:
-            return Refusal(431, "the head is too long") if len(head) > MAX_HEAD_BYTES else False
+            return False
         try:
             return self._judge_request(parse_any_request(head[: end + 4]))
         except BadMessage as exc:
@@ -74,16 +76,14 @@ class Gate:
             return Refusal(421, "the request is for another host")
         if request.method == b"CONNECT":
             return Refusal(400, "this is no proxy")
-        if request.wants_upgrade:
-            return self._judge_origin(request)
         is_foreign = request.head.has_element(b"sec-fetch-site", b"cross-site")
-        if is_foreign and request.method not in _SAFE_METHODS:
-            return self._judge_origin(request)
+        if request.wants_upgrade or (is_foreign and request.method not in _SAFE_METHODS):
+            return self._judge_origin(request, must_tell=is_foreign)
         return True
 
-    def _judge_origin(self, request: RequestHead) -> Refusal | bool:
+    def _judge_origin(self, request: RequestHead, *, must_tell: bool) -> Refusal | bool:
         origins = [value.decode("latin-1") for value in request.head.values(b"origin")]
-        if all(self._is_trusted(origin) for origin in origins):
+        if all(self._is_trusted(origin) for origin in origins) and (origins or not must_tell):
             return True
         return Refusal(403, "a page of another site caused this request; `--allow-origin ORIGIN` lets it pass")
 
