@@ -96,6 +96,14 @@ def test_a_port_of_the_sandbox_is_here_until_ctrl_c(sbx: Sbx, served: str) -> No
     assert {"forward.start", "forward.stop", "port.listening"} <= kinds
 
 
+def test_no_token_is_shown_whatever_is_asked_for(sbx: Sbx, served: str) -> None:
+    with live(sbx, served, ":7000", "--debug") as (process, told):
+        assert echoes(told["local_port"])
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE_S)
+    assert b"authentication." not in out + err and b"Sec-WebSocket" not in out + err
+
+
 def test_a_taken_port_ends_with_3_and_names_its_holder_or_another_is_found(sbx: Sbx, served: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -100,6 +100,22 @@ def test_these_do_not_pass(data: bytes, status: int) -> None:
     assert isinstance(verdict, Refusal) and verdict.status == status and verdict.why
 
 
+EVERYWHERE = gate_for([], [], has_any_address=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "passes"),
+    [
+        (http("GET /", host="192.168.1.5:3000"), True),
+        (http("GET /", host="evil.example"), False),
+        (http("GET /", UPGRADE, "Origin: http://192.168.1.5:3000\r\n", host="192.168.1.5:3000"), True),
+        (http("GET /", UPGRADE, "Origin: http://203.0.113.9\r\n", host="192.168.1.5:3000"), False),
+    ],
+)
+def test_where_all_addresses_are_listened_on_any_address_is_a_host_but_not_an_origin(data: bytes, passes: bool) -> None:
+    assert (EVERYWHERE.judge(data) is True) == passes
+
+
 @pytest.mark.parametrize("data", [*PASSING, *(data for data, _ in REFUSED)])
 def test_what_came_so_far_is_never_judged_otherwise_than_the_whole(data: bytes) -> None:
     whole = GATE.judge(data)

@@ -17,6 +17,7 @@ class Relay:
 
     `cut_after_bytes` cuts each connection when that much came down. `answers` are statuses given to the next
     connections instead of the guest's. With `tokens`, a connection whose first request carries none of them gets 403.
+    While it `is_deaf` it drops what comes.
     """
 
     guest_port: int
@@ -25,6 +26,7 @@ class Relay:
     tokens: set[str] | None = None
     answers: list[int] = field(default_factory=list)
     cuts: int = 0
+    is_deaf: bool = False
     connections: int = 0
     seen_ports: set[str] = field(default_factory=set)
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -78,6 +80,8 @@ class Relay:
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_down: bool) -> None:
         passed = 0
         while data := await reader.read(_CHUNK_BYTES):
+            if self.is_deaf:
+                continue
             limit_bytes = self.cut_after_bytes if is_down else 0
             if limit_bytes and passed + len(data) > limit_bytes:
                 writer.write(data[: max(0, limit_bytes - passed)])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sbxtui.core.heads import MAX_HEAD_BYTES, BadMessage, RequestHead, parse_any_request
-from sbxtui.core.hosts import normal_host, split_authority
+from sbxtui.core.hosts import as_address, normal_host, split_authority
 
 _METHOD = re.compile(rb"[A-Z]{1,32}")
 _REQUEST_LINE = re.compile(rb"[A-Z]{1,32} [^ \r\n]+ HTTP/1\.[0-9]\r?")
@@ -38,10 +38,13 @@ class Gate:
     Attributes:
         hosts: More names that stand for this machine.
         origins: Origins (`https://example.org`) whose pages may change things, too.
+        has_any_address: It listens on all addresses of this machine: any stands for it. A name can be made to lead
+            here by whoever owns it, an address cannot.
     """
 
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
+    has_any_address: bool = False
 
     def judge(self, head: bytes) -> Refusal | bool:
         """What to do with a connection that began with these bytes: True let it pass, False wait for more."""
@@ -83,20 +86,21 @@ class Gate:
 
     def _judge_origin(self, request: RequestHead, *, must_tell: bool) -> Refusal | bool:
         origins = [value.decode("latin-1") for value in request.head.values(b"origin")]
-        if all(self._is_trusted(origin) for origin in origins) and (origins or not must_tell):
+        hosts = {_host_of(value.decode("latin-1")) for value in request.head.values(b"host")}
+        are_trusted = all(self._is_trusted(origin) or _host_of(urlsplit(origin).netloc) in hosts for origin in origins)
+        if are_trusted and (origins or not must_tell):
             return True
         return Refusal(403, "a page of another site caused this request; `--allow-origin ORIGIN` lets it pass")
 
     def _is_trusted(self, origin: str) -> bool:
-        return origin in self.origins or self._is_own(urlsplit(origin).netloc)
+        host = _host_of(urlsplit(origin).netloc)
+        return origin in self.origins or is_loopback_name(host) or host in self.hosts
 
     def _is_own(self, authority: str) -> bool:
-        """Whether an authority names this machine; its port is nobody's business."""
-        try:
-            host, _port = split_authority(authority, default_port=80)
-        except ValueError:
-            return False
-        return is_loopback_name(host) or host in self.hosts
+        """Whether an authority names this machine."""
+        host = _host_of(authority)
+        is_address = self.has_any_address and bool(host) and as_address(host) is not None
+        return is_loopback_name(host) or host in self.hosts or is_address
 
     def _judge_tls(self, data: bytes) -> Refusal | bool:
         try:
@@ -110,8 +114,8 @@ class Gate:
         return Refusal(0, "TLS for another host; `--host NAME` lets one pass")
 
 
-def gate_for(hosts: Collection[str], origins: Collection[str]) -> Gate:
-    """The gate with what a person lets pass besides this machine.
+def gate_for(hosts: Collection[str], origins: Collection[str], *, has_any_address: bool = False) -> Gate:
+    """The gate with what a person lets pass besides this machine; see `Gate`.
 
     Raises:
         ValueError: One is no host name, or no origin; the message says which.
@@ -120,12 +124,20 @@ def gate_for(hosts: Collection[str], origins: Collection[str]) -> Gate:
         parts = urlsplit(origin)
         if parts.scheme not in ("http", "https") or not parts.netloc or f"{parts.scheme}://{parts.netloc}" != origin:
             raise ValueError(f"`{origin[:80]}` is no origin, as in https://example.org")
-    return Gate(frozenset(normal_host(host) for host in hosts), frozenset(origins))
+    return Gate(frozenset(normal_host(host) for host in hosts), frozenset(origins), has_any_address)
 
 
 def is_loopback_name(host: str) -> bool:
     """Whether a normal host is this machine by its own meaning."""
     return host in _LOOPBACK_NAMES or host.endswith(".localhost")
+
+
+def _host_of(authority: str) -> str:
+    """The normal host of an authority, empty if it is none; its port is nobody's business."""
+    try:
+        return split_authority(authority, default_port=80)[0]
+    except ValueError:
+        return ""
 
 
 def _may_become_http(line: bytes) -> bool:

@@ -8,6 +8,9 @@ import hashlib
 from collections.abc import AsyncIterator
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection
+from websockets.asyncio.server import serve as websockets_serve
 
 from sbxguest.mux import frames
 from sbxtui.guest.tunnel import TunnelState
@@ -267,6 +270,40 @@ async def test_a_suspended_sandbox_is_left_alone_until_this_machine_has_a_byte(g
         assert await reader.readline() == b"after\n"
         assert relay.connections == made + 1
         idle.close()
+
+
+async def test_a_link_that_went_deaf_is_noticed_told_and_replaced(
+    guest: GuestProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sbxtui.guest.tunnel._SILENCE_S", 0.5)
+    async with serving(echo) as port, running_relay(guest.port) as relay, forwarded(relay.url, port) as forward:
+        reader, writer = await forward.connect()
+        writer.write(b"a\n")
+        assert await reader.readline() == b"a\n"
+        relay.is_deaf = True
+        writer.write(b"b\n")
+        await forward.until(TunnelState.DOWN)
+        relay.is_deaf = False
+        assert await reader.readline() == b"b\n"
+
+
+async def test_a_websocket_with_large_messages_lives_through_cuts(guest: GuestProcess) -> None:
+    async def answer(connection: ServerConnection) -> None:
+        async for message in connection:
+            await connection.send(message)
+
+    async with websockets_serve(answer, "127.0.0.1", 0, max_size=None) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with running_relay(guest.port) as relay, forwarded(relay.url, port) as forward:
+            url = f"ws://localhost:{forward.local_port}/"
+            async with connect(url, max_size=None, ping_interval=None, proxy=None, compression=None) as client:
+                for number in range(3):
+                    relay.cut_after_bytes = 3 * MIB
+                    message = block(number) * 128
+                    await client.send(message)
+                    assert await client.recv() == message
+                    relay.cut()
+                assert relay.cuts >= 6
 
 
 @pytest.mark.parametrize("status", [403, 429, 502])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
-from sbxtui.core.errors import NotFound, SbxError, StoreError, TimedOut
+from sbxtui.core.errors import NotFound, SbxError, StoreError, TimedOut, Unsupported
 from sbxtui.core.model import Registration, SandboxState
 from sbxtui.guest.tunnel import Tunnel
 from sbxtui.home import Home
@@ -17,7 +17,7 @@ from sbxtui.services.forward.listeners import Bound
 from sbxtui.services.forward.model import KIND, ForwardSpec, ForwardStatus
 from sbxtui.services.forward.port import Port
 from sbxtui.services.forward.tunnels import OnState, Shared, Tunnels
-from sbxtui.services.guests import Guests
+from sbxtui.services.guests import Guests, speaks_v1
 from sbxtui.services.runnerctl import start_runner
 from sbxtui.store.doorbell import Listener
 from sbxtui.store.links import Link, Links, Wanted
@@ -84,8 +84,13 @@ class Forwards:
         """Ask the control plane, which wakes nothing, whether there is something to forward to.
 
         Raises:
-            NotFound: The sandbox has ended.
+            NotFound: The sandbox has ended. Unsupported: Its guest is of the old kind.
         """
+        if speaks_v1(row):
+            raise Unsupported(
+                f"the image of `{row.name}` has an old guest without tunnels",
+                hint="rebuild the image with `sbx image build`",
+            )
         await self._guests.state(row)
 
     async def run(

@@ -50,8 +50,9 @@ class ForwardSpec:
     @property
     def gate(self) -> Gate:
         """Who may pass."""
-        named = (self.bind,) if self.bind and not is_wildcard(self.bind) else ()
-        return gate_for((*self.hosts, *named), self.origins)
+        is_everywhere = bool(self.bind) and is_wildcard(self.bind)
+        named = (f"[{self.bind}]" if ":" in self.bind else self.bind,) if self.bind and not is_everywhere else ()
+        return gate_for((*self.hosts, *named), self.origins, has_any_address=is_everywhere)
 
     def url(self, sandbox: str) -> str:
         """Where a browser finds it, under a name of its own so that cookies of two forwards do not mix."""
