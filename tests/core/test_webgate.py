@@ -87,14 +87,15 @@ REFUSED = (
     (hello("evil.example"), 0),
     (b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00", 0),
 )
+ALL = (*PASSING, *(data for data, _ in REFUSED))
 
 
-@pytest.mark.parametrize("data", PASSING)
+@pytest.mark.parametrize("data", PASSING, ids=map(str, range(len(PASSING))))
 def test_these_pass(data: bytes) -> None:
     assert GATE.judge(data) is True
 
 
-@pytest.mark.parametrize(("data", "status"), REFUSED)
+@pytest.mark.parametrize(("data", "status"), REFUSED, ids=map(str, range(len(REFUSED))))
 def test_these_do_not_pass(data: bytes, status: int) -> None:
     verdict = GATE.judge(data)
     assert isinstance(verdict, Refusal) and verdict.status == status and verdict.why
@@ -116,7 +117,7 @@ def test_where_all_addresses_are_listened_on_any_address_is_a_host_but_not_an_or
     assert (EVERYWHERE.judge(data) is True) == passes
 
 
-@pytest.mark.parametrize("data", [*PASSING, *(data for data, _ in REFUSED)])
+@pytest.mark.parametrize("data", ALL, ids=map(str, range(len(ALL))))
 def test_what_came_so_far_is_never_judged_otherwise_than_the_whole(data: bytes) -> None:
     whole = GATE.judge(data)
     for size in {*range(min(len(data), 200)), len(data) // 2, len(data) - 1}:
