@@ -57,8 +57,7 @@ class TunnelTable:
         """
         tunnel = self._tunnels.get(name)
         if tunnel is None:
-            if len(self._tunnels) >= _TUNNELS_MAX:
-                raise WireError(429, "too_many_tunnels", f"there are {_TUNNELS_MAX} tunnels already")
+            self._make_room()
             tunnel = self._tunnels[name] = _Tunnel(self.own_ports)
         await tunnel.take_over(epoch)
         await socket.accept()
@@ -71,11 +70,29 @@ class TunnelTable:
         else:
             tunnel.expiry = asyncio.create_task(self._expire(name, tunnel))
 
+    def _make_room(self) -> None:
+        """Give up the oldest tunnel whose host is away, if there are as many as may be.
+
+        Raises:
+            WireError: 429, all of them are in use.
+        """
+        if len(self._tunnels) < _TUNNELS_MAX:
+            return
+        waiting = next((name for name, tunnel in self._tunnels.items() if tunnel.expiry is not None), None)
+        if waiting is None:
+            raise WireError(429, "too_many_tunnels", f"there are {_TUNNELS_MAX} tunnels already")
+        self._drop(waiting)
+
+    def _drop(self, name: str) -> None:
+        tunnel = self._tunnels.pop(name)
+        if tunnel.expiry is not None and tunnel.expiry is not asyncio.current_task():
+            tunnel.expiry.cancel()
+        tunnel.mux.reset_all("", "nobody came back for it")
+
     async def _expire(self, name: str, tunnel: _Tunnel) -> None:
         await self._clock.sleep(_KEPT_S)
         if self._tunnels.get(name) is tunnel:
-            del self._tunnels[name]
-            tunnel.mux.reset_all("", "nobody came back for it")
+            self._drop(name)
 
 
 class _Tunnel:
@@ -99,6 +116,7 @@ class _Tunnel:
             self.epoch = epoch
             if self.expiry is not None:
                 self.expiry.cancel()
+                self.expiry = None
             while (serving := self._serving) is not None:
                 self._serving = None
                 serving.cancel()

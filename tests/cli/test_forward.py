@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -134,6 +135,23 @@ def test_a_detached_forward_survives_its_process_and_ends_when_told_to(sbx: Sbx,
     assert sbx.ok("forward", "stop", served, "--json").json == {"sandbox": served, "stopped": [port]}
     assert refuses(port)
     assert sbx("forward", "stop", served).code == 4
+
+
+def test_forwards_of_a_sandbox_share_a_tunnel_follow_its_name_and_end_with_it(sbx: Sbx) -> None:
+    sbx.ok("create", "before", "--memory", "512")
+    sbx.ok("exec", "--detach", "before", "--", "python3", "-c", SERVER)
+    told = sbx.ok("forward", "before", ":7000", ":7000", "--detach", "--json").json
+    ports = [one["local_port"] for one in told]
+    sbx.ok("rename", "before", "after")
+    for port in ports:
+        until(partial(echoes, port))
+    assert {one["sandbox"] for one in sbx.ok("forward", "ls", "--json").json} == {"after"}
+    log = (sbx.home / "logs" / "forwards.log").read_text()
+    assert log.count("connecting") == 1
+    sbx.ok("rm", "after", "--yes")
+    assert sbx.ok("forward", "ls", "--json").json == []
+    for port in ports:
+        until(partial(refuses, port))
 
 
 def test_open_connections_go_on_after_a_stop_and_a_start(sbx: Sbx, served: str) -> None:

@@ -86,7 +86,12 @@ class MuxFrame:
 
 def encode(frame: MuxFrame) -> bytes:
     """The bytes of one frame."""
-    return _HEAD.pack(frame.type, 0, frame.stream, frame.offset, len(frame.payload)) + frame.payload
+    return head(frame.type, frame.stream, frame.offset, len(frame.payload)) + frame.payload
+
+
+def head(frame_type: int, stream: int, offset: int, length: int) -> bytes:
+    """What comes before the payload of a frame; a large payload need not be copied behind it."""
+    return _HEAD.pack(frame_type, 0, stream, offset, length)
 
 
 def json_frame(frame_type: FrameType, value: Mapping[str, object], *, stream: int = 0) -> MuxFrame:

@@ -106,7 +106,8 @@ class Mux:
             piece = stream.out.take() if stream.id in self.streams else None
             if piece is not None:
                 at, data = piece
-                parts.append(encode(MuxFrame(FrameType.DATA if data else FrameType.FIN, stream.id, at, data)))
+                frame_type = FrameType.DATA if data else FrameType.FIN
+                parts += (frames.head(frame_type, stream.id, at, len(data)), data)
                 size_bytes += len(data)
                 self.moved_bytes += len(data)
                 self._queue(stream)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from sbxtui.cli.call import Call
 from sbxtui.core.errors import UsageError
+from sbxtui.core.model import Registration
 from sbxtui.core.text import harmless_line, short_age, short_size
 from sbxtui.services.forward.listeners import Bound, bind_all
 from sbxtui.services.forward.model import (
@@ -36,13 +37,12 @@ async def start(call: Call) -> int:
         _tell(call, row.name, specs, [facts_of(link) for link in links])
         out.note(f"`sbx forward ls` tells how it is, `sbx forward stop {row.name}` ends it")
         return 0
-    await _run(call, row.name, bound)
+    await _run(call, row, bound)
     return 0
 
 
-async def _run(call: Call, name: str, bound: list[Bound]) -> None:
+async def _run(call: Call, row: Registration, bound: list[Bound]) -> None:
     forwards, out = call.services.forwards, call.out
-    row = await call.services.sandboxes.find(name)
     links = []
     try:
         for one in bound:
@@ -52,7 +52,7 @@ async def _run(call: Call, name: str, bound: list[Bound]) -> None:
             one.close()
         raise
     specs = [one.spec for one in bound]
-    _tell(call, name, specs, [{"event": "listening", **facts_of(link)} for link in links], is_stream=True)
+    _tell(call, row.name, specs, [{"event": "listening", **facts_of(link)} for link in links], is_stream=True)
     out.note("Ctrl-C ends")
     teller = _Teller(call)
     await forwards.run(row, links, bound, Tunnels(), teller.trouble, teller.status)

@@ -229,6 +229,7 @@ class Tunnel:
         self._tell(TunnelState.DOWN, reason)
         if now_s - self._lost_at_s > RESUME_WINDOW_S:
             self.mux.reset_all("", reason)
+            self._lost_at_s = None
         await asyncio.sleep(self._pause_s * random.uniform(0.7, 1.0))
         self._pause_s = min(self._pause_s * 2, _BACKOFF_MAX_S)
 

@@ -287,6 +287,22 @@ async def test_a_link_that_went_deaf_is_noticed_told_and_replaced(
         assert await reader.readline() == b"b\n"
 
 
+async def test_a_tunnel_that_nobody_uses_is_closed_and_dialled_again_when_it_is_needed(
+    guest: GuestProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sbxtui.guest.tunnel._SILENCE_S", 0.1)
+    monkeypatch.setattr("sbxtui.guest.tunnel._IDLE_S", 0.3)
+    async with serving(echo) as port, running_relay(guest.port) as relay, forwarded(relay.url, port) as forward:
+        for dialled in (1, 2):
+            reader, writer = await forward.connect()
+            writer.write(b"a\n")
+            assert await reader.readline() == b"a\n"
+            writer.close()
+            await forward.until(TunnelState.IDLE)
+            assert relay.connections == dialled
+            forward.states.clear()
+
+
 async def test_a_websocket_with_large_messages_lives_through_cuts(guest: GuestProcess) -> None:
     async def answer(connection: ServerConnection) -> None:
         async for message in connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from sbxguest.mux.frames import NOT_LISTENING
+from sbxguest.mux.frames import MAX_STREAMS, NOT_LISTENING
 from sbxguest.mux.stream import Stream
 from sbxtui.core.hosts import authority
 from sbxtui.core.text import harmless_line
@@ -72,7 +72,7 @@ class Port:
 
     def admit(self, inlet: Inlet) -> bool:
         """Whether one more connection may be; it counts from now on."""
-        if len(self._inlets) >= MAX_CONNECTIONS:
+        if len(self._inlets) >= MAX_CONNECTIONS or len(self._tunnel.mux.streams) >= MAX_STREAMS:
             self._trouble("many", f"more than {MAX_CONNECTIONS} connections at once: one was closed")
             return False
         self._inlets.add(inlet)
