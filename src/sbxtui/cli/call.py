@@ -8,7 +8,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from sbxtui.cli.output import Output, ask, is_interactive
+from sbxtui.cli.asking import ask
+from sbxtui.cli.output import Output, is_interactive
 from sbxtui.core.errors import UsageError
 from sbxtui.settings import Settings
 from sbxtui.wiring import Services
@@ -25,7 +26,7 @@ class Call:
     out: Output
     services: Services
 
-    def confirm(self, question: str, *, consequences: list[str]) -> None:
+    async def confirm(self, question: str, *, consequences: list[str]) -> None:
         """Go on only if the person agrees to the consequences.
 
         Raises:
@@ -37,7 +38,7 @@ class Call:
             self.out.note(f"  {line}")
         if self.args.no_input or not sys.stdin.isatty():
             raise UsageError(f"{question} needs an answer, and nobody can be asked here", hint="add --yes")
-        if not ask(f"{question}?"):
+        if not await ask(f"{question}?"):
             raise UsageError("not confirmed: nothing was done")
 
 

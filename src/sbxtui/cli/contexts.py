@@ -8,6 +8,7 @@ from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.core.errors import Conflict, UsageError
 from sbxtui.core.model import Context, ContextKind, ContextName
+from sbxtui.core.text import counted
 from sbxtui.project import trust as trust_project
 
 
@@ -59,7 +60,7 @@ def add(call: Call) -> int:
     return 0
 
 
-def rm(call: Call) -> int:
+async def rm(call: Call) -> int:
     """Remove a context that no name points into.
 
     Raises:
@@ -70,11 +71,11 @@ def rm(call: Call) -> int:
     names = [row.name for row in services.registry.list(context.name)]
     if names:
         raise Conflict(
-            f"context `{context.name}` has {len(names)} sandboxes: {', '.join(names[:5])}",
+            f"context `{context.name}` has {counted(len(names), 'sandbox', 'sandboxes')}: {', '.join(names[:5])}",
             hint=f"`sbx -c {context.name} rm --all` ends them, `sbx -c {context.name} prune` forgets what is gone",
         )
     if not call.args.dry_run:
-        call.confirm(f"remove context `{context.name}`", consequences=[])
+        await call.confirm(f"remove context `{context.name}`", consequences=[])
         services.contexts.remove(context.name, actor=services.actor)
     call.out.result({"removed": None if call.args.dry_run else context.name})
     call.out.line(context.name)

@@ -102,7 +102,7 @@ async def rm(call: Call) -> int:
         return show.outcomes(call.out, await for_each(targets, _would_remove))
     if targets:
         noun = f"`{targets[0].name}`" if len(targets) == 1 else f"{len(targets)} sandboxes"
-        call.confirm(f"remove {noun} for good", consequences=[_loss(row, call) for row in targets])
+        await call.confirm(f"remove {noun} for good", consequences=[_loss(row, call) for row in targets])
     remove = partial(call.services.sandboxes.remove, is_waiting=call.args.wait)
     outcomes = await for_each(targets, remove)
     await _sweep_syncs(call)
@@ -141,7 +141,7 @@ async def prune(call: Call) -> int:
     if not call.args.dry_run and (gone or count):
         what = [counted(len(gone), "name")] if gone else []
         what += [counted(count, "ended sandbox", "ended sandboxes")] if count else []
-        call.confirm(f"forget {' and '.join(what)}", consequences=gone)
+        await call.confirm(f"forget {' and '.join(what)}", consequences=gone)
         gone = await _forget_names(call) if gone else []
         await _sweep_syncs(call)
         count = await _forget_ended(call)
@@ -189,7 +189,7 @@ async def _remove_old(call: Call) -> None:
         row = await asyncio.to_thread(call.services.registry.get, call.services.context.name, call.args.name)
     except SandboxNotFound:
         return
-    call.confirm(f"replace `{row.name}`", consequences=[_loss(row, call)])
+    await call.confirm(f"replace `{row.name}`", consequences=[_loss(row, call)])
     call.out.progress(f"removing the old {row.name}")
     await call.services.sandboxes.remove(row)
 
@@ -199,7 +199,7 @@ async def _rm_untracked(call: Call, sandbox_id: SandboxId) -> int:
     if call.args.dry_run:
         call.out.line(record.id)
         return 0
-    call.confirm(f"terminate the untracked `{record.id}`", consequences=[f"state {record.state.value}"])
+    await call.confirm(f"terminate the untracked `{record.id}`", consequences=[f"state {record.state.value}"])
     plane = await call.services.planes.open_for_change(call.services.context)
     await plane.terminate(record.id)
     call.out.line(record.id)

@@ -77,7 +77,7 @@ async def reset(call: Call) -> int:
         call.out.line(f"would end {counted(alive, 'sandbox', 'sandboxes')} and forget {counted(len(names), 'name')}")
         return 0
     ends = f"ends {counted(alive, 'sandbox', 'sandboxes')} with all their files"
-    call.confirm("reset the local cloud", consequences=[ends, *names])
+    await call.confirm("reset the local cloud", consequences=[ends, *names])
     ended = await localcloud.reset(call.settings.home, context, plane, call.services.registry, call.services.actor)
     if call.out.is_json:
         call.out.json(ended)

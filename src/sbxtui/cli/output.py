@@ -112,26 +112,20 @@ class Output:
     def note(self, text: str) -> None:
         """A notice for people on stderr; silenced by `--quiet`."""
         if not self.is_quiet:
-            _tell(harmless(text) + "\n")
+            tell(text + "\n")
 
     def progress(self, words: str) -> None:
         """What is being done now: only where somebody watches a terminal."""
         if not self.is_quiet and not self.is_json and sys.stderr.isatty():
-            _tell(f"{harmless_line(words)} …\n")
+            tell(f"{harmless_line(words)} …\n")
 
     def error(self, error: SbxError) -> None:
         """An error: one JSON line for scripts, else two paragraphs for people."""
         if self.is_json:
-            _tell(json.dumps({"error": error.as_json()}, default=_jsonable) + "\n")
+            tell(json.dumps({"error": error.as_json()}, default=_jsonable) + "\n")
             return
         hint = f"\n\nhint: {brief(error.hint)}" if error.hint else ""
-        _tell(harmless(f"error: {brief(error.message)}{hint}") + "\n")
-
-
-def ask(question: str) -> bool:
-    """Ask a person for a yes on the terminal; anything else is a no."""
-    _tell(harmless(question) + " [y/N] ")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+        tell(f"error: {brief(error.message)}{hint}\n")
 
 
 def is_interactive() -> bool:
@@ -159,13 +153,13 @@ def terminal_kind() -> str:
 
 
 def fill_closed_streams() -> None:
-    """Give a program that was started with a closed stdout or stderr one that goes nowhere, as other tools do."""
-    for name, number in (("stdout", 1), ("stderr", 2)):
+    """Give a program that was started with a closed stream one that is empty or goes nowhere, as other tools do."""
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         if getattr(sys, name) is None:
-            handle = os.open(os.devnull, os.O_WRONLY)
+            handle = os.open(os.devnull, os.O_WRONLY if mode == "w" else os.O_RDONLY)
             if handle != number:
                 os.dup2(handle, number)
-            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - it lives as long as the process
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - it lives as long as the process
 
 
 def settle_streams() -> OSError | None:
@@ -195,10 +189,10 @@ def _write_all(number: int, data: bytes) -> None:
             select.select([], [number], [])
 
 
-def _tell(text: str) -> None:
-    """To the person; one whose terminal hung up can be told nothing, and that is no failure of what was done."""
+def tell(text: str) -> None:
+    """To the person, made harmless. One whose terminal hung up can be told nothing: no failure of what was done."""
     with contextlib.suppress(OSError):
-        _write(sys.stderr, text)
+        _write(sys.stderr, harmless(text))
 
 
 def _write(stream: TextIO, text: str) -> None:

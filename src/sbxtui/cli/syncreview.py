@@ -41,7 +41,7 @@ async def pull(call: Call) -> int:
             outcomes = await take_over(pair, intake, reviewed, _progress(call))
             return _tell(call, row.name, reviewed, views, outcomes=outcomes)
     # Nobody else waits for as long as a person thinks.
-    call.confirm(f"take over {counted(len(views), 'change')} into {pair.folder.root.path}", consequences=[])
+    await call.confirm(f"take over {counted(len(views), 'change')} into {pair.folder.root.path}", consequences=[])
     async with call.services.syncs.reviewing(row) as (pair, intake):
         again = await review(pair, paths)
         _check_halts(call, row.name, again)

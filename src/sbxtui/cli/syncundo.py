@@ -28,7 +28,7 @@ async def undo_(call: Call) -> int:
         call.out.result(_batch_json(batch))
         return 0
     # Nobody else waits for as long as a person thinks.
-    call.confirm("take it back", consequences=[words, *_step_words(batch)])
+    await call.confirm("take it back", consequences=[words, *_step_words(batch)])
     async with call.services.syncs.reviewing(row) as (pair, intake):
         if _last_batch(call, row.name, pair) != batch:
             raise Conflict("something else was changed meanwhile: nothing was taken back", hint="look at it again")
