@@ -51,6 +51,14 @@ CATCH_ALLS = {
 _UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 
 
+def test_the_guest_starts_no_program_by_a_fork_of_its_server() -> None:
+    """A fork of a process with threads can hang, and asyncio's children are waited for by somebody else than init."""
+    words = ("preexec_fn", "create_subprocess", "multiprocessing")
+    guest = [module for module in modules(*PRODUCT) if module.path.startswith("guest/")]
+    hits = [f"{module.path}: {word}" for module in guest for word in words if word in (ROOT / module.path).read_text()]
+    assert guest and not hits, hits
+
+
 def test_only_the_named_modules_write_to_stdout() -> None:
     hits = [hit for module in modules(*PRODUCT) if module.path not in STDOUT_WRITERS for hit in _stdout_uses(module)]
     assert not hits, "\n".join(hits)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from sbxtui.control.local import find_local_cloud
 from sbxtui.settings import load
-from tests.support.sbx import Sbx
+from tests.support.sbx import Sbx, is_running_in
 
 
 def test_a_detached_job_is_listed_read_taken_up_and_keeps_its_exit_code(sbx: Sbx, app: str) -> None:
@@ -87,6 +88,35 @@ def test_a_local_cloud_that_dies_under_commands_is_started_again_by_them(sbx: Sb
     for client in clients:
         out, err = client.communicate(timeout=60)
         assert (client.returncode, out, err) == (6, bytes(100_000), b"")
+
+
+def test_killing_a_job_ends_what_does_not_listen_and_what_escaped(sbx: Sbx, app: str) -> None:
+    line = "trap '' TERM; setsid sleep 3001 & (setsid sleep 3002 &) ; sleep 0.1; echo up; sleep 3003"
+    job = sbx.ok("exec", "-d", app, "--", "sh", "-c", line).out
+    taken = sbx.spawn("attach", job)
+    assert taken.stdout is not None
+    assert taken.stdout.readline() == b"up\n"
+    assert sbx.ok("kill", job).out == job
+    assert taken.wait(30) == 128 + signal.SIGKILL
+    taken.communicate()
+    assert not any(is_running_in(sbx, app, f"sleep {number}") for number in (3001, 3002, 3003))
+
+
+@pytest.mark.slow
+def test_a_timeout_counts_no_time_for_which_its_sandbox_slept(sbx: Sbx) -> None:
+    sbx.ok("create", "sleeper", "-m", "512")
+    line = "echo up; until [ -e go ]; do sleep 0.1; done; exit 4"
+    client = sbx.spawn("exec", "--timeout", "20", "sleeper", "--", "sh", "-c", line)
+    assert client.stdout is not None
+    assert client.stdout.readline() == b"up\n"
+    sbx.ok("stop", "sleeper")
+    # Nothing to wait for: the time itself must go by, and more of it than the job has.
+    time.sleep(25)
+    sbx.ok("start", "sleeper")
+    sbx.ok("exec", "sleeper", "--", "touch", "go")
+    _, err = client.communicate(timeout=60)
+    assert client.returncode == 4, err
+    sbx.ok("rm", "sleeper", "--yes")
 
 
 def test_input_reaches_a_job_taken_up_and_its_end_too(sbx: Sbx, app: str) -> None:

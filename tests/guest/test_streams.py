@@ -14,6 +14,7 @@ from sbxtui.core.errors import AccessDenied, GuestUnreachable, TimedOut, UsageEr
 from sbxtui.core.jobs import JobOutput, JobState
 from sbxtui.guest import streams
 from sbxtui.guest.client import GuestClient
+from sbxtui.guest.http1 import Patience
 from tests.support.guest_process import GuestProcess
 from tests.support.relay import Relay, running_relay
 
@@ -51,6 +52,18 @@ async def test_twenty_five_cuts_lose_and_double_no_byte(relay: Relay, client: Gu
     assert relay.cuts >= 25
     assert hashlib.sha256(result.stdout).digest() == hashlib.sha256(expected).digest()
     assert (result.exit_code, result.stderr, result.truncated) == (6, b"end\n", False)
+
+
+async def test_a_line_that_falls_silent_without_breaking_is_given_up_and_taken_up_anew(
+    relay: Relay, client: GuestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The guest says something every 15 s, however silent the command; these are the 40 s after which none of it came.
+    monkeypatch.setattr(streams, "_PATIENCE", Patience(answer_s=1.0))
+    await client.hello()
+    relay.stall_after_bytes = 20_000
+    result = await client.exec(["sh", "-c", "seq 1 20000; exit 6"])
+    assert relay.stall_after_bytes == 0
+    assert (result.exit_code, result.stdout) == (6, b"".join(b"%d\n" % n for n in range(1, 20_001)))
 
 
 async def test_input_over_a_line_that_is_cut_arrives_once(relay: Relay, client: GuestClient) -> None:

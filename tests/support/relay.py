@@ -15,14 +15,15 @@ _CHUNK_BYTES = 64 * 1024
 class Relay:
     """What the relay does; change it while it runs.
 
-    `cut_after_bytes` cuts each connection when that much came down. `answers` are statuses given to the next
-    connections instead of the guest's. With `tokens`, a connection whose first request carries none of them gets 403.
-    While it `is_deaf` it drops what comes.
+    `cut_after_bytes` cuts each connection when that much came down; `stall_after_bytes` leaves one open but silent.
+    `answers` are statuses given to the next connections instead of the guest's. With `tokens`, a connection whose first
+    request carries none of them gets 403. While it `is_deaf` it drops what comes.
     """
 
     guest_port: int
     port: int = 0
     cut_after_bytes: int = 0
+    stall_after_bytes: int = 0
     tokens: set[str] | None = None
     answers: list[int] = field(default_factory=list)
     cuts: int = 0
@@ -91,6 +92,9 @@ class Relay:
             passed += len(data)
             writer.write(data)
             await writer.drain()
+            if is_down and self.stall_after_bytes and passed >= self.stall_after_bytes:
+                self.stall_after_bytes = 0
+                await asyncio.get_running_loop().create_future()
 
 
 @asynccontextmanager
