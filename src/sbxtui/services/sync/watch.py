@@ -7,6 +7,7 @@ looked at twice, and whoever listens compares everything now and then as well.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import os
 import time
@@ -23,7 +24,13 @@ _QUIET_MS = 500
 # What is written into a new folder before the watcher has reached it raises no event.
 _AGAIN_S = 0.4
 _RESTART_FIRST_S = 1.0
+# The watcher goes on without a word when there are no more watches to be had.
+_PROBE_EVERY_S = 5.0
+_NO_WATCHES = "too many folders to watch: raise fs.inotify.max_user_watches (sysctl); until then it looks regularly"
+_libc = ctypes.CDLL(None, use_errno=True)
 _RESTART_MAX_S = 30.0
+
+_MODIFY = 0x2
 
 EVERYTHING = b""
 
@@ -73,7 +80,8 @@ class FolderWatch:
             yield_on_timeout=True,
             ignore_permission_denied=True,
         )
-        is_watching = False
+        is_watching = is_short = False
+        probed_s = float("-inf")
         try:
             async with aclosing(changes):
                 async for some in changes:
@@ -82,6 +90,13 @@ class FolderWatch:
                         is_watching = True
                         self._on_trouble("")
                         self._on_hint({EVERYTHING})
+                    if time.monotonic() - probed_s > _PROBE_EVERY_S:
+                        probed_s = time.monotonic()
+                        was_short, is_short = is_short, _is_out_of_watches(self._root)
+                        if is_short and not was_short:
+                            self._on_trouble(_NO_WATCHES)
+                        elif was_short and not is_short:
+                            return "there are watches again, so the watcher is started again"
                     if some:
                         self._pass_on({self._below(path) for _, path in some})
         except OSError as exc:
@@ -114,8 +129,21 @@ class FolderWatch:
         return below
 
 
+def _is_out_of_watches(root: bytes) -> bool:
+    """Whether one more watch is refused, so that some folders may be without."""
+    if not hasattr(_libc, "inotify_init1"):
+        return False
+    fd = _libc.inotify_init1(os.O_CLOEXEC)
+    if fd < 0:
+        return False
+    try:
+        return bool(_libc.inotify_add_watch(fd, root, _MODIFY) < 0 and ctypes.get_errno() == errno.ENOSPC)
+    finally:
+        os.close(fd)
+
+
 def _words(exc: OSError) -> str:
     text = str(exc)
     if "limit" in text.lower() or "no space left" in text.lower() or exc.errno == errno.ENOSPC:
-        return "too many folders to watch: raise fs.inotify.max_user_watches (sysctl); until then it looks regularly"
+        return _NO_WATCHES
     return f"the folder cannot be watched: {exc.strerror or text}"
