@@ -26,7 +26,7 @@ from sbxguest.terminal import Size, open_pair
 LIVE_JOBS_MAX = 128
 FINISHED_JOBS_MAX = 256
 _PIPE_BYTES = 256 * wire.KIB
-_RING_BYTES_LEAST = 256 * wire.KIB
+_RING_BYTES_LEAST = 128 * wire.KIB
 
 
 class JobTable:
@@ -172,7 +172,7 @@ class JobTable:
             raise WireError(
                 429, "too_many_jobs", f"{live_count} jobs are running; {LIVE_JOBS_MAX} may", hint="end some first"
             )
-        ring_bytes = min(ring_bytes, max(_RING_BYTES_LEAST, (wire.RINGS_TOTAL_BYTES - self._live_bytes) // 2))
+        ring_bytes = ring_of(ring_bytes, live_bytes=self._live_bytes, live_count=live_count)
         room_bytes = wire.RINGS_TOTAL_BYTES - self._live_bytes - ring_bytes
         while self._finished and (self._finished_bytes > room_bytes or len(self._finished) >= FINISHED_JOBS_MAX):
             self._forget(next(iter(self._finished.values())))
@@ -202,6 +202,13 @@ class JobTable:
                 self._finished_bytes -= job.log.size_bytes
         job.close()
         self._init.drop(job.id)
+
+
+def ring_of(asked_bytes: int, *, live_bytes: int, live_count: int) -> int:
+    """How large the ring of one more live job may be: at most half of what those that may yet come do not need."""
+    reserved_bytes = _RING_BYTES_LEAST * (LIVE_JOBS_MAX - live_count - 1)
+    free_bytes = wire.RINGS_TOTAL_BYTES - live_bytes - reserved_bytes
+    return min(asked_bytes, max(_RING_BYTES_LEAST, free_bytes // 2))
 
 
 def _terminal(size: Size, uid: int | None) -> dict[str, int]:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from sbxguest import wire
+from sbxguest.jobs import LIVE_JOBS_MAX, ring_of
 from sbxguest.jobstate import Flag, JobState
 from sbxguest.wire import FrameType
 from tests.support.guest_process import GuestProcess, children_of, running_guest
@@ -208,6 +209,16 @@ async def test_old_results_make_room_for_new_ones_and_no_descriptor_is_lost(
         await http.delete(f"/v2/jobs/{job_id}")
     after = len(os.listdir(f"/proc/{guest.server_pid}/fd")), len(os.listdir(f"/proc/{guest.init_pid}/fd"))
     assert after[0] <= before[0] and after[1] <= before[1]
+
+
+@pytest.mark.parametrize("asked_bytes", [wire.RING_BYTES_MIN, wire.RING_BYTES, wire.RINGS_TOTAL_BYTES])
+def test_the_rings_of_as_many_jobs_as_may_run_fit_into_what_all_may_take(asked_bytes: int) -> None:
+    rings: list[int] = []
+    for count in range(LIVE_JOBS_MAX):
+        rings.append(ring_of(asked_bytes, live_bytes=sum(rings), live_count=count))
+    assert sum(rings) <= wire.RINGS_TOTAL_BYTES
+    assert min(rings) >= wire.RING_BYTES_MIN
+    assert rings[:4] == [asked_bytes] * 4 or asked_bytes > wire.RING_BYTES
 
 
 async def test_a_thousand_orphans_leave_no_zombie(guest: GuestProcess, http: httpx.AsyncClient) -> None:
