@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -229,6 +232,29 @@ async def test_a_mint_that_never_ends_is_given_up(store: Store) -> None:
 
     with pytest.raises(TimedOut, match="microvm-1"):
         await get_or_mint(store, "local", SandboxId("microvm-1"), (8080,), owner=ME, mint=hang, timeout_s=0.05)
+    assert Leases(store).list("mint") == []
+
+
+async def test_a_cancelled_wait_for_the_store_leaves_nobody_waiting_for_a_mint(home: Home) -> None:
+    is_asking = threading.Event()
+
+    def clock() -> datetime:
+        is_asking.set()
+        return NOW
+
+    store = Store.open(home, clock=clock)
+    is_asking.clear()
+    with contextlib.closing(sqlite3.connect(home.store_file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        asking = asyncio.create_task(
+            get_or_mint(store, "local", SandboxId("microvm-1"), (8080,), owner=ME, mint=asyncio.Event().wait)  # type: ignore[arg-type]  # never asked
+        )
+        await asyncio.to_thread(is_asking.wait)
+        asking.cancel()
+        other.execute("COMMIT")
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.get_running_loop().shutdown_default_executor()
     assert Leases(store).list("mint") == []
 
 

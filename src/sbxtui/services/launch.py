@@ -43,6 +43,7 @@ from sbxtui.services.plan import CreateOptions, LaunchPlan, plan_launch
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.settings import Settings
 from sbxtui.store.registry import Registry
+from sbxtui.store.turns import taken
 
 __all__ = ["CreateOptions", "Launcher"]
 
@@ -162,13 +163,10 @@ class Launcher:
             return
 
     async def _reserve(self, name: str | None, plan: LaunchPlan) -> Registration:
-        """Take the name; a cancel in between gives it back, because a thread cannot be stopped."""
-        reserving = asyncio.ensure_future(asyncio.to_thread(self._reserve_now, name, plan))
-        try:
-            return await asyncio.shield(reserving)
-        except asyncio.CancelledError:
-            await self._drop(await reserving, "cancelled before launching")
-            raise
+        """Take the name; a cancel in between gives it back."""
+        return await taken(
+            lambda: self._reserve_now(name, plan), lambda row: self._drop_now(row, "cancelled before launching")
+        )
 
     def _reserve_now(self, name: str | None, plan: LaunchPlan) -> Registration:
         if name is not None:
@@ -285,7 +283,10 @@ class Launcher:
                 return record.state_reason or "no reason given"
 
     async def _drop(self, registration: Registration, reason: str) -> None:
-        await asyncio.to_thread(self._registry.remove_row, registration, actor=self._actor, reason=reason)
+        await asyncio.to_thread(self._drop_now, registration, reason)
+
+    def _drop_now(self, registration: Registration, reason: str) -> None:
+        self._registry.remove_row(registration, actor=self._actor, reason=reason)
 
     async def _end(self, registration: Registration, reason: str) -> None:
         """Take back a sandbox that will never be what was asked for."""

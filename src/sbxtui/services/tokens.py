@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from sbxtui.core.errors import SbxError, StoreUnwritable
 from sbxtui.core.model import Context, EndpointToken, SandboxId
@@ -14,6 +15,7 @@ from sbxtui.settings import Settings
 from sbxtui.store.db import Store
 from sbxtui.store.leases import Leases
 from sbxtui.store.tokens import Tokens, get_or_mint
+from sbxtui.store.turns import taken
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +67,15 @@ class TokenService:
     async def _renew(self, shared: EndpointToken) -> EndpointToken:
         key, owner = f"{self._context.name}/{shared.sandbox_id}", str(own_identity())
         expires_at = datetime.now(UTC) + _RENEW_LIFE
+        acquire = partial(self._leases.acquire, _RENEW, key, owner=owner, expires_at=expires_at)
+
+        def release(is_mine: bool = True) -> None:
+            if is_mine:
+                with self._store.best_effort("a lease"):
+                    self._leases.release(_RENEW, key, owner=owner)
+
         try:
-            if not await asyncio.to_thread(self._leases.acquire, _RENEW, key, owner=owner, expires_at=expires_at):
+            if not await taken(acquire, release):
                 return shared
         except StoreUnwritable:
             return shared
@@ -78,8 +87,7 @@ class TokenService:
             log.info("keeping the token of %s: %s", shared.sandbox_id, exc.message)
             return shared
         finally:
-            with self._store.best_effort("a lease"):
-                await asyncio.to_thread(self._leases.release, _RENEW, key, owner=owner)
+            await asyncio.shield(asyncio.to_thread(release))
         return token
 
     async def _mint(self, sandbox_id: SandboxId) -> EndpointToken:

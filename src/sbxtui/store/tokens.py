@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sbxtui.core.errors import TimedOut
@@ -14,6 +15,7 @@ from sbxtui.store import leases
 from sbxtui.store.codec import instant_of, instant_text
 from sbxtui.store.db import Store, Transaction
 from sbxtui.store.doorbell import LOOKING_POLL_S, Listener
+from sbxtui.store.turns import taken
 
 # How long a minter may take before somebody else tries: longer than one answer of a slow control plane.
 MINT_LIFE = timedelta(seconds=30)
@@ -125,7 +127,7 @@ async def get_or_mint(
     tokens = Tokens(store)
     try:
         async with asyncio.timeout(timeout_s):
-            turn = await asyncio.to_thread(tokens.claim_mint, context, sandbox_id, ports, owner=owner)
+            turn = await _turn(tokens, context, sandbox_id, ports, owner)
             if turn.token is None and not turn.is_mine:
                 turn = await _wait_for_turn(store, context, sandbox_id, ports, owner)
             if turn.token is not None:
@@ -135,6 +137,16 @@ async def get_or_mint(
         raise TimedOut(f"no endpoint token for `{sandbox_id}` within {timeout_s:g} s", hint="try again") from exc
 
 
+async def _turn(tokens: Tokens, context: str, sandbox_id: SandboxId, ports: Sequence[int], owner: str) -> MintTurn:
+    """`claim_mint` in a thread; a claim that nobody waits for any more is no claim."""
+
+    def give_back(turn: MintTurn) -> None:
+        if turn.is_mine:
+            tokens.release_mint(context, sandbox_id, ports, owner=owner)
+
+    return await taken(partial(tokens.claim_mint, context, sandbox_id, ports, owner=owner), give_back)
+
+
 async def _wait_for_turn(
     store: Store, context: str, sandbox_id: SandboxId, ports: Sequence[int], owner: str
 ) -> MintTurn:
@@ -142,7 +154,7 @@ async def _wait_for_turn(
     # A minter that is killed rings no bell, so each wait is short.
     async with Listener(store.home, poll_s=LOOKING_POLL_S) as listener:
         while True:
-            turn = await asyncio.to_thread(tokens.claim_mint, context, sandbox_id, ports, owner=owner)
+            turn = await _turn(tokens, context, sandbox_id, ports, owner)
             if turn.is_mine or turn.token is not None:
                 return turn
             await listener.wait(LOOKING_POLL_S)
@@ -158,10 +170,10 @@ async def _mint(
 ) -> EndpointToken:
     try:
         token = await mint()
+        await asyncio.shield(asyncio.to_thread(tokens.put, context, token))
     except BaseException:
         await asyncio.shield(asyncio.to_thread(tokens.release_mint, context, sandbox_id, ports, owner=owner))
         raise
-    await asyncio.to_thread(tokens.put, context, token)
     return token
 
 
