@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.localcloud.endpoint import Endpoint, hello, run_sandbox, wait_for_state
 from tests.support.local_cloud import LocalCloud
+from tests.support.sandboxes import processes_naming
 
 pytestmark = pytest.mark.long
 
@@ -205,6 +206,32 @@ def test_a_damaged_record_is_kept_aside_and_the_rest_goes_on(mortal: LocalCloud)
     assert [item["microvmId"] for item in mortal.client().list_microvms()["items"]] == [endpoint.id]
     assert (mortal.home / "local" / "sandboxes" / "microvm-broken.damaged").exists()
     assert "microvm-broken.json is damaged" in mortal.log_text()
+
+
+def test_a_sandbox_that_lives_without_a_readable_record_is_listed_and_can_be_ended(mortal: LocalCloud) -> None:
+    endpoints = [run_sandbox(mortal) for _ in range(4)]
+    mortal.stop(signal.SIGKILL)
+    files = [mortal.home / "local" / "sandboxes" / f"{endpoint.id}.json" for endpoint in endpoints]
+    cut, odd, lost, bare = files
+    cut.write_text(cut.read_text()[:100])
+    fields = json.loads(odd.read_text())
+    odd.write_text(json.dumps({key: fields[key] for key in fields if key != "runtime"} | {"later": 1}))
+    lost.unlink()
+    bare.unlink()
+    (mortal.trees / bare.stem / "spec.json").write_text("{")
+    mortal.start()
+    client = mortal.client()
+    for endpoint in endpoints:
+        assert wait_for_state(client, endpoint.id, "RUNNING")["stateReason"].startswith("The record of this sandbox")
+    assert hello(endpoints[1])["sandbox"]["id"] == endpoints[1].id
+    ports = [client.get_microvm(microvmIdentifier=endpoint.id)["endpoint"] for endpoint in endpoints]
+    mortal.restart(signal.SIGKILL)
+    client = mortal.client()
+    assert [client.get_microvm(microvmIdentifier=endpoint.id)["endpoint"] for endpoint in endpoints] == ports
+    for endpoint in endpoints:
+        client.terminate_microvm(microvmIdentifier=endpoint.id)
+        wait_for_state(client, endpoint.id, "TERMINATED")
+        assert processes_naming(endpoint.id) == []
 
 
 def test_an_endpoint_whose_port_was_taken_comes_back_when_it_is_free(mortal: LocalCloud) -> None:

@@ -18,6 +18,7 @@ from sbxtui.localcloud.egress.service import Egress
 from sbxtui.localcloud.endings import reason_while_alive
 from sbxtui.localcloud.idle import Clock, Due, Step, next_due
 from sbxtui.localcloud.launches import check_launch, fingerprint, new_record
+from sbxtui.localcloud.lost import all_records
 from sbxtui.localcloud.records import Record
 from sbxtui.localcloud.vms import Vm
 from sbxtui.localcloud.world import World
@@ -75,9 +76,11 @@ class Fleet:
 
     async def __aenter__(self) -> Self:
         self._known_by_s = asyncio.get_running_loop().time() + KNOWN_S
-        for record in await asyncio.to_thread(lambda: list(self._world.records.load_all())):
+        for record in await asyncio.to_thread(all_records, self._world):
             is_gone = record.state is SandboxState.TERMINATED
             endpoint = None if is_gone else await self._reopen(record)
+            if endpoint is not None and not record.endpoint_port:
+                record = await self._with_port(record, endpoint.port)
             await self._add(record, endpoint, lambda vm: vm.reconcile())
         return self
 
@@ -203,6 +206,13 @@ class Fleet:
         except OSError as exc:
             log.error("%s: its port %d is taken: %s", record.id, record.endpoint_port, exc)
             return None
+
+    async def _with_port(self, record: Record, port: int) -> Record:
+        """A record that had to be made anew, with the port its sandbox has from now on."""
+        found = record.with_changes(endpoint_port=port)
+        with contextlib.suppress(OSError):
+            await self._world.records.save(found)
+        return found
 
     async def _reopen_later(self, member: _Member) -> None:
         """The address was promised: wait until whoever took the port leaves it."""

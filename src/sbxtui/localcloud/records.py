@@ -104,6 +104,13 @@ class RecordStore:
                 log.error("the record %s is damaged (%s); kept as .damaged", path.name, exc)
                 path.replace(path.with_suffix(".damaged"))
 
+    def damaged_text(self, sandbox_id: str) -> str:
+        """What a record said that was kept aside; empty if there is none."""
+        try:
+            return self._path(sandbox_id).with_suffix(".damaged").read_text(errors="replace")
+        except OSError:
+            return ""
+
     async def save(self, record: Record) -> None:
         """Write a record durably; on return neither a crash nor a power cut can lose it.
 
