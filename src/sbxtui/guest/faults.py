@@ -111,13 +111,13 @@ def token_refused(endpoint: str, doing: str, body: bytes) -> AccessDenied:
 
 
 async def whole_body(answer: Answer) -> bytes:
-    """The body of a streamed answer, which a guest may make as long as it likes.
+    """The body of a streamed answer, which a guest may make as long as it likes, and send as slowly.
 
     Raises:
-        GuestUnreachable: It is longer than any answer that is held whole.
+        GuestUnreachable: It is longer than any answer that is held whole. HttpTimeout: It did not end in time.
     """
     body = bytearray()
-    async for piece in answer.pieces():
+    async for piece in answer.prompt_pieces():
         body += piece
         if len(body) > MAX_ANSWER_BYTES:
             raise garbled(f"it is longer than {MAX_ANSWER_BYTES} bytes")
@@ -127,7 +127,7 @@ async def whole_body(answer: Answer) -> bytes:
 async def head_of(answer: Answer) -> bytes:
     """The first 64 KiB of a body at most."""
     head = bytearray()
-    async for piece in answer.pieces():
+    async for piece in answer.prompt_pieces():
         head += piece
         if len(head) >= _MAX_ERROR_BYTES:
             break

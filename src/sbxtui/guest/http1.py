@@ -49,10 +49,11 @@ class Answer:
         headers: By lower-case name; repeated ones joined by a comma.
     """
 
-    def __init__(self, incoming: _Incoming, next_piece: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(self, incoming: _Incoming, next_piece: Callable[[], Awaitable[bytes]], whole_s: float) -> None:
         self.status = incoming.status
         self.headers: Mapping[str, str] = incoming.headers
         self._next_piece = next_piece
+        self._whole_s = whole_s
 
     @property
     def is_success(self) -> bool:
@@ -66,6 +67,23 @@ class Answer:
             HttpError: It was cut off. HttpTimeout: Nothing came for too long.
         """
         while piece := await self._next_piece():
+            yield piece
+
+    async def prompt_pieces(self) -> AsyncGenerator[bytes, None]:
+        """The same for a body nobody can use before its end: all of it has the time of one wait, however it trickles.
+
+        Raises:
+            HttpError: It was cut off. HttpTimeout: It did not end in time.
+        """
+        due_s = asyncio.get_running_loop().time() + self._whole_s
+        while True:
+            try:
+                async with asyncio.timeout_at(due_s):
+                    piece = await self._next_piece()
+            except TimeoutError:
+                raise HttpTimeout("the answer did not come to its end in time") from None
+            if not piece:
+                return
             yield piece
 
 
@@ -190,7 +208,7 @@ class Connection(asyncio.Protocol):
             self._is_sent = False
             self._write(head)
             await self._send_and_await_head(incoming, body, is_chunked, patience)
-        return Answer(incoming, lambda: self._next_piece(incoming, patience))
+        return Answer(incoming, lambda: self._next_piece(incoming, patience), patience.answer_s)
 
     async def _send_and_await_head(
         self, incoming: _Incoming, body: AsyncIterable[bytes], is_chunked: bool, patience: Patience

@@ -102,7 +102,7 @@ class LegacyGuest:
                 await raise_for_answer(answer)
                 pieces: list[bytes] = []
                 size_bytes = 0
-                async for piece in answer.pieces():
+                async for piece in answer.prompt_pieces():
                     size_bytes += len(piece)
                     if size_bytes > MAX_ANSWER_BYTES:
                         raise UsageError(

@@ -153,7 +153,7 @@ class Transport:
             headers: More headers.
             document: A JSON body.
             content: A body of bytes.
-            timeout_s: For connecting and for each wait on the guest; None is 30 s.
+            timeout_s: For connecting, until the answer begins, and then for all of it; None is 30 s.
 
         Raises:
             SbxError: As `core.errors` says: a proxy's 403 is `AccessDenied`, its 429 `Throttled`, no answer

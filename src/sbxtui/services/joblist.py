@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sbxtui.core.errors import NotFound, SbxError
+from sbxtui.core.errors import NotFound, SbxError, TimedOut
 from sbxtui.core.jobs import Job, JobState
 from sbxtui.core.model import Context, Registration, SandboxId, SandboxState
 from sbxtui.services.guests import speaks_v1
@@ -17,6 +17,8 @@ from sbxtui.store.jobs import pick
 from sbxtui.store.registry import Registry
 
 _AT_ONCE = 8
+# One that tells slowly is not to keep the jobs of all others from being shown.
+_ANSWER_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +30,22 @@ class JobListing:
 
 
 class JobLists:
-    """Lists jobs of a context."""
+    """Lists jobs of a context; each sandbox has `answer_s` to tell its own."""
 
-    def __init__(self, context: Context, inventories: Inventories, registry: Registry, jobs: Jobs) -> None:
+    def __init__(
+        self,
+        context: Context,
+        inventories: Inventories,
+        registry: Registry,
+        jobs: Jobs,
+        *,
+        answer_s: float = _ANSWER_S,
+    ) -> None:
         self._context = context
         self._inventories = inventories
         self._registry = registry
         self._jobs = jobs
+        self._answer_s = answer_s
 
     async def all(self) -> JobListing:
         """The jobs of every sandbox of the context.
@@ -65,7 +76,7 @@ class JobLists:
         What nobody noted here is looked for in the running sandboxes: another machine may have begun it.
 
         Raises:
-            NotFound: There is none. AmbiguousReference: Several fit.
+            NotFound: There is none. AmbiguousReference: Several fit. TimedOut: The sandbox of `row` does not tell.
         """
         noted = await self._jobs.known(self._context.name, row.id if row else None)
         try:
@@ -74,7 +85,7 @@ class JobLists:
             if not reference:
                 raise
         if row is not None:
-            return pick(await self._jobs.list(row), reference)
+            return pick(await self._told(row), reference)
         inventory = await self._inventories.live(self._context)
         states = {sandbox.id: sandbox.state for sandbox in inventory.sandboxes}
         rows = await asyncio.to_thread(self._registry.list, self._context.name)
@@ -100,9 +111,16 @@ class JobLists:
         if state is not SandboxState.RUNNING:
             return await self._unasked(row), f"`{row.name}` is {state.value.lower()}: its jobs are as last known"
         try:
-            return await self._jobs.list(row), ""
+            return await self._told(row), ""
         except SbxError as exc:
             return await self._unasked(row), f"`{row.name}` could not be asked: {exc.message}"
+
+    async def _told(self, row: Registration) -> list[Job]:
+        try:
+            async with asyncio.timeout(self._answer_s):
+                return await self._jobs.list(row)
+        except TimeoutError as exc:
+            raise TimedOut(f"`{row.name}` did not tell its jobs within {self._answer_s:g} s", hint="try again") from exc
 
     async def _unasked(self, row: Registration) -> list[Job]:
         noted = await self._jobs.known(row.context, row.id)
