@@ -13,7 +13,7 @@ from sbxtui.core.model import ContextName, SandboxId
 from sbxtui.store import jobs as index_module
 from sbxtui.store.db import Store
 from sbxtui.store.events import Events
-from sbxtui.store.jobs import JobIndex, prune
+from sbxtui.store.jobs import JobIndex, as_told, prune
 from sbxtui.store.registry import Registry
 from tests.store.worker import record
 
@@ -120,6 +120,26 @@ def test_what_a_guest_says_of_a_job_nobody_here_began_is_marked_as_its_word(inde
     kept = {job.id: job for job in index.list("local")}
     assert kept["ahead"].created_at <= datetime.now(UTC)
     assert kept["ancient"].exit is not None
+
+
+def test_what_a_guest_makes_up_makes_few_events_and_never_drives_out_those_of_others(
+    index: JobIndex, store: Store
+) -> None:
+    index.started(_job("ours"))
+    for look in range(200):
+        index.caught_up([_job(f"{look}-{number}", exit=JobExit(0)) for number in range(3)], actor="tui:you")
+        made_up = [_job(f"{look}.{number}") for number in range(50)]
+        index.caught_up(made_up, actor="tui:you")
+        index.caught_up([dataclasses.replace(job, exit=JobExit(0)) for job in made_up], actor="tui:you")
+        index.caught_up([], [as_told(job) for job in made_up], actor="tui:you")
+    index.caught_up([_job("ours", exit=JobExit(0))], actor="tui:you")
+    events = [event for event in Events(store).list(limit=10_000) if event.kind.startswith("job.")]
+    assert len(events) <= 102
+    assert [(event.kind, event.actor) for event in events if event.actor != "guest:microvm-1"] == [
+        ("job.start", "cli:you"),
+        ("job.exit", "tui:you"),
+    ]
+    assert 50 in [event.data.get("jobs") for event in events if event.kind == "job.told"]
 
 
 def test_a_sandbox_has_its_share_of_rows_and_what_runs_stays_longest(

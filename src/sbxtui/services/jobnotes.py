@@ -30,10 +30,10 @@ class JobNotes:
         """A job was seen to have ended."""
         await self._write(lambda: self._index.ended(job, ending, actor=self._actor))
 
-    async def caught_up(self, told: Sequence[Job]) -> None:
-        """A guest told of jobs that others began, or that ended unseen."""
-        if told:
-            await self._write(lambda: self._index.caught_up(told, actor=self._actor))
+    async def caught_up(self, told: Sequence[Job], gone: Sequence[Job]) -> None:
+        """A guest told of jobs that others began, or that ended unseen, and knows some no more."""
+        if told or gone:
+            await self._write(lambda: self._index.caught_up(told, gone, actor=self._actor))
 
     async def forgotten(self, job: Job) -> None:
         """A job was ended and deleted."""

@@ -22,7 +22,7 @@ from sbxtui.services.attachment import Attachment
 from sbxtui.services.guests import Guests, speaks_v1
 from sbxtui.services.jobnotes import JobNotes, NotedRun, placed
 from sbxtui.services.jobs_v1 import exec_v1
-from sbxtui.store.jobs import JobIndex
+from sbxtui.store.jobs import JobIndex, is_told
 from sbxtui.store.registry import Registry
 
 _HARD = frozenset({"KILL", "9"})
@@ -174,22 +174,24 @@ class Jobs:
         Jobs the guest knows no more are left out unless somebody here saw their end.
         """
         _check_jobs(row)
+        noted_before = {job.id for job in await self.known(row.context, row.id)}
         async with self._guests.connect(row) as guest:
             told = {job.id: placed(job, row) for job in await guest.jobs.list()}
             noted = await self.known(row.context, row.id)
-            for job in noted:
-                if job.id not in told and not job.is_over and (seen := await self._late(guest, job)) is not None:
-                    told[job.id] = placed(seen, row)
-        await self._catch_up({job.id: job for job in noted}, told)
-        gone = [job for job in noted if job.id not in told and job.is_over]
-        return sorted([*gone, *told.values()], key=lambda job: job.created_at)
+            missing = [job for job in noted if job.id not in told and not job.is_over]
+            # Those begun here since the guest told of all. By the word of guests there may be any number.
+            late = [job for job in missing if job.id not in noted_before and not is_told(job)]
+            told.update({seen.id: seen for job in late if (seen := await self._late(guest, job, row)) is not None})
+        lost = [job for job in missing if job.id not in told and (job.id in noted_before or job in late)]
+        await self._catch_up({job.id: job for job in noted}, told, lost)
+        over = [job for job in noted if job.id not in told and job.is_over]
+        return sorted([*over, *told.values()], key=lambda job: job.created_at)
 
-    async def _late(self, guest: GuestClient, job: Job) -> Job | None:
-        """A job that may have begun since its guest told of all; None, and forgotten, if it knows it no more."""
+    async def _late(self, guest: GuestClient, job: Job, row: Registration) -> Job | None:
+        """A job that may have begun since its guest told of all; None if it knows it no more."""
         try:
-            return await guest.jobs.get(job.id)
+            return placed(await guest.jobs.get(job.id), row)
         except NotFound:
-            await self.notes.forgotten(job)
             return None
 
     async def look(self, job: Job) -> Job:
@@ -288,14 +290,14 @@ class Jobs:
         except ConnectionLost as exc:
             raise reattachable(exc, row.name) from exc
 
-    async def _catch_up(self, noted: Mapping[str, Job], told: Mapping[str, Job]) -> None:
+    async def _catch_up(self, noted: Mapping[str, Job], told: Mapping[str, Job], lost: Sequence[Job]) -> None:
         """Note what others began or what ended unseen: a client may have died before it wrote, or lives elsewhere."""
         news = []
         for job in list(told.values())[-_CAUGHT_UP:]:
             before = noted.get(job.id)
             if before is None or (job.exit is not None and not before.is_over):
                 news.append(job)
-        await self.notes.caught_up(news)
+        await self.notes.caught_up(news, lost)
 
     async def _seen(self, job: Job, told: Job) -> Job:
         seen = dataclasses.replace(

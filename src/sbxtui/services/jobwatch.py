@@ -16,6 +16,7 @@ from sbxtui.home import Home
 from sbxtui.services.joblist import JobListing, JobLists
 from sbxtui.services.jobs import Jobs
 from sbxtui.store.doorbell import LOOKING_POLL_S, Listener
+from sbxtui.store.jobs import is_told
 
 _EVERY_S = 2.0
 # A burst of changes in the store is one look.
@@ -23,12 +24,13 @@ _SHORTEST_PAUSE_S = 0.3
 
 
 class JobWatch:
-    """Looks at the jobs of a sandbox again and again."""
+    """Looks at the jobs of a sandbox again and again, every `every_s` while something runs there."""
 
-    def __init__(self, home: Home, lists: JobLists, jobs: Jobs) -> None:
+    def __init__(self, home: Home, lists: JobLists, jobs: Jobs, *, every_s: float = _EVERY_S) -> None:
         self._home = home
         self._lists = lists
         self._jobs = jobs
+        self._every_s = every_s
 
     async def follow(
         self, row: Registration, state: SandboxState, *, is_asked: bool
@@ -42,8 +44,10 @@ class JobWatch:
         """
         told: dict[str, Job] = {}
         has_looked = False
+        loop = asyncio.get_running_loop()
         async with Listener(self._home, poll_s=LOOKING_POLL_S) as bell:
             while True:
+                ours, due_s = await self._ours(row), loop.time() + self._every_s
                 listing = await self._look(row, state, told if has_looked else None, is_asked=is_asked)
                 is_asked, has_looked = False, True
                 jobs = tuple(_as_before(job, told.get(job.id)) for job in listing.jobs)
@@ -51,7 +55,15 @@ class JobWatch:
                 yield JobListing(jobs, listing.problems)
                 is_busy = any(job.state in (JobState.RUNNING, JobState.STARTING) for job in listing.jobs)
                 await asyncio.sleep(_SHORTEST_PAUSE_S)
-                await bell.wait(_EVERY_S if is_busy else None)
+                await bell.wait(self._every_s if is_busy else None)
+                # What a look notes is no reason for the next: guests would have their lies looked at without a pause.
+                while (left_s := due_s - loop.time()) > 0 and await self._ours(row) == ours:
+                    await bell.wait(left_s)
+
+    async def _ours(self, row: Registration) -> frozenset[tuple[str, bool]]:
+        """The jobs somebody here began, and whether they are over."""
+        noted = await self._jobs.known(row.context, row.id)
+        return frozenset((job.id, job.is_over) for job in noted if not is_told(job))
 
     async def _look(
         self, row: Registration, state: SandboxState, told: Mapping[str, Job] | None, *, is_asked: bool

@@ -25,6 +25,10 @@ MAX_AGE = timedelta(days=30)
 MAX_COMMAND = 256
 _PRUNE_EVERY = 256
 _TOLD_AGE = timedelta(days=1)
+_GUEST = "guest:"
+# Of what guests say of jobs nobody here began, this many events a look, and this many of the newest so many.
+_HEARSAY_AT_ONCE = 8
+_HEARSAY_SHARE, _HEARSAY_OF = 100, 1_000
 _SHOWN = 5
 _SHOWN_ID = 12
 _COLUMNS = (
@@ -52,26 +56,37 @@ class JobIndex:
         """Note how a job ended. Only the first to see it makes an event; a job nobody noted is noted now."""
         with self._store.transaction() as transaction:
             _insert(transaction, _recent(as_told(job), transaction.now))
-            _end(transaction, job, ending, actor)
+            if _end(transaction, job, ending):
+                _event(transaction, job, "job.exit", actor, _exit_data(job, ending))
 
-    def caught_up(self, told: Sequence[Job], *, actor: str) -> None:
-        """Note what a guest says that nobody here noted, all at once: jobs that others began, ends nobody saw.
+    def caught_up(self, told: Sequence[Job], gone: Sequence[Job] = (), *, actor: str) -> None:
+        """Note what a guest says that nobody here noted, all at once.
 
-        A guest says what it likes: such a job's actor is the guest, and its age that of this note, give or take a day.
+        A guest says what it likes: the actor of a job nobody here began is the guest, and its age that of this note,
+        give or take a day. Of such jobs only a few at once have events of their own, and all guests together make a
+        share of the newest events at most: none drives out what others did.
+
+        Args:
+            told: Jobs that others began, or that ended unseen.
+            gone: Jobs as they were noted that the guest knows no more; they are forgotten.
+            actor: Who looked.
         """
         with self._store.transaction() as transaction:
+            hearsay = _Hearsay(transaction, actor)
             for job in told:
-                _start(transaction, _recent(as_told(job), transaction.now))
-                if job.exit is not None:
-                    _end(transaction, job, job.exit, actor)
+                if _insert(transaction, _recent(as_told(job), transaction.now)):
+                    hearsay.add(job, "job.start", _start_data(job), is_told=True)
+                if job.exit is not None and _end(transaction, job, job.exit):
+                    hearsay.add(job, "job.exit", _exit_data(job, job.exit), is_told=_is_noted_as_told(transaction, job))
+            for job in gone:
+                _delete(transaction, job)
+                hearsay.add(job, "job.remove", {"job": job.id}, is_told=is_told(job))
+            hearsay.close()
 
     def forget(self, job: Job, *, actor: str) -> None:
         """Forget a job that was ended and deleted."""
         with self._store.transaction() as transaction:
-            transaction.execute(
-                "DELETE FROM jobs WHERE context = ? AND sandbox_id = ? AND job_id = ?",
-                (job.context, job.sandbox_id, job.id),
-            )
+            _delete(transaction, job)
             _event(transaction, job, "job.remove", actor, {"job": job.id})
 
     def note(self, job: Job, kind: str, *, actor: str, **data: object) -> None:
@@ -121,7 +136,12 @@ def pick(jobs: Sequence[Job], reference: str) -> Job:
 
 def as_told(job: Job) -> Job:
     """A job nobody here began, as what it is: the word of its guest."""
-    return dataclasses.replace(job, actor=f"guest:{job.sandbox or job.sandbox_id}")
+    return dataclasses.replace(job, actor=f"{_GUEST}{job.sandbox or job.sandbox_id}")
+
+
+def is_told(job: Job) -> bool:
+    """Whether a noted job is only known by the word of its guest."""
+    return job.actor.startswith(_GUEST)
 
 
 def _recent(job: Job, now: datetime) -> Job:
@@ -143,21 +163,80 @@ def prune(transaction: Transaction) -> int:
 def _start(transaction: Transaction, job: Job) -> None:
     if not _insert(transaction, job):
         return
-    # Words of a command may be secrets, and events are shown to everybody: its first one will do.
-    program = job.command.split(" ", 1)[0]
-    seq = _event(transaction, job, "job.start", job.actor, {"job": job.id, "program": program})
+    seq = _event(transaction, job, "job.start", job.actor, _start_data(job))
     if seq % _PRUNE_EVERY == 0:
         prune(transaction)
 
 
-def _end(transaction: Transaction, job: Job, ending: JobExit, actor: str) -> None:
+def _start_data(job: Job) -> dict[str, object]:
+    # Words of a command may be secrets, and events are shown to everybody: its first one will do.
+    return {"job": job.id, "program": job.command.split(" ", 1)[0]}
+
+
+def _exit_data(job: Job, ending: JobExit) -> dict[str, object]:
+    return {"job": job.id, "exit_code": ending.exit_code}
+
+
+def _end(transaction: Transaction, job: Job, ending: JobExit) -> bool:
+    """Whether this is the first that is heard of its end."""
     changed = transaction.execute(
         "UPDATE jobs SET ended_at = ?, outcome = ?"
         " WHERE context = ? AND sandbox_id = ? AND job_id = ? AND ended_at IS NULL",
         (instant_text(transaction.now), object_text(asdict(ending)), job.context, job.sandbox_id, job.id),
     )
-    if changed:
-        _event(transaction, job, "job.exit", actor, {"job": job.id, "exit_code": ending.exit_code})
+    return changed > 0
+
+
+def _delete(transaction: Transaction, job: Job) -> None:
+    transaction.execute("DELETE FROM jobs WHERE context = ? AND sandbox_id = ? AND job_id = ?", _key(job))
+
+
+def _is_noted_as_told(transaction: Transaction, job: Job) -> bool:
+    row = transaction.row(
+        "SELECT actor LIKE ? FROM jobs WHERE context = ? AND sandbox_id = ? AND job_id = ?", (f"{_GUEST}%", *_key(job))
+    )
+    return row is None or bool(row[0])
+
+
+def _key(job: Job) -> tuple[str, str, str]:
+    return job.context, job.sandbox_id, job.id
+
+
+class _Hearsay:
+    """The events of one look at a guest: those about jobs of somebody here as they are, the others only so far."""
+
+    def __init__(self, transaction: Transaction, actor: str) -> None:
+        self._transaction = transaction
+        self._actor = actor
+        self._told: list[tuple[Job, str, dict[str, object]]] = []
+
+    def add(self, job: Job, kind: str, data: dict[str, object], *, is_told: bool) -> None:
+        """An event; with `is_told` there is only the guest's word that the job ever was."""
+        if is_told:
+            self._told.append((job, kind, data))
+        else:
+            _event(self._transaction, job, kind, self._actor, data)
+
+    def close(self) -> None:
+        """Append what is left, or one event that counts it, or nothing."""
+        room = _HEARSAY_SHARE - self._newest()
+        if self._told and room > 0:
+            is_few = len(self._told) <= min(_HEARSAY_AT_ONCE, room)
+            for job, kind, data in self._told if is_few else [self._counted()]:
+                _event(self._transaction, job, kind, as_told(job).actor, data)
+        if len(self._told) > _HEARSAY_AT_ONCE:
+            prune(self._transaction)
+
+    def _counted(self) -> tuple[Job, str, dict[str, object]]:
+        job, count = self._told[0][0], len({job.id for job, _, _ in self._told})
+        return job, "job.told", {"jobs": count, "reason": f"its guest tells of {count} jobs nobody here began"}
+
+    def _newest(self) -> int:
+        row = self._transaction.row(
+            "SELECT count(*) FROM events WHERE seq > (SELECT max(seq) FROM events) - ? AND actor LIKE ?",
+            (_HEARSAY_OF, f"{_GUEST}%"),
+        )
+        return int(row[0]) if row else 0
 
 
 def _insert(transaction: Transaction, job: Job) -> bool:

@@ -116,6 +116,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "job.start": ("exec", "{subject}", "--", "{program}", "…"),
     "job.exit": ("output", "{subject}", "{job}"),
     "job.remove": ("kill", "{subject}", "{job}"),
+    "job.told": ("jobs", "{subject}"),
     "job.signal": ("kill", "{subject}", "{job}", "--signal", "{signal}"),
     "job.input": ("attach", "{subject}", "{job}"),
     "files.upload": ("cp", "FILE", "{subject}:{path}"),
