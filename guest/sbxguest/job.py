@@ -147,6 +147,7 @@ class Job:
                 self.settled.set()
             case "failed":
                 self.failure = (str(message["stage"]), int(message["errno"]))
+                self.is_empty = True
                 self.settled.set()
             case "exit":
                 self._exit_code = int(message["code"])
@@ -169,7 +170,6 @@ class Job:
             self.log.add(text.replace("\n", "\r\n").encode(), wire.Channel.PTY)
             self.terminal.release()
         self._exit_code = code
-        self.is_empty = True
         self._seal()
 
     # -- output -------------------------------------------------------------------------------------------------------

@@ -38,8 +38,6 @@ class JobTable:
         self._clock = clock
         self._jobs: dict[str, Job] = {}
         self._finished: dict[str, Job] = {}
-        self._live_bytes = 0
-        self._finished_bytes = 0
         self.on_finished: Callable[[Job], None] = _nothing
         init.on_message = self._on_init
 
@@ -166,21 +164,31 @@ class JobTable:
     # -- the budget ---------------------------------------------------------------------------------------------------
 
     def _make_room(self, ring_bytes: int) -> int:
-        """Evict finished jobs, oldest first, and settle how large a new ring may be."""
-        live_count = len(self._jobs) - len(self._finished)
-        if live_count >= LIVE_JOBS_MAX:
+        """Evict finished jobs, oldest first, and settle how large a new ring may be.
+
+        What a finished job left running writes into its pipes and is signalled through it: that one stays.
+        """
+        over = [job for job in self._finished.values() if job.is_empty]
+        live = [job for job in self._jobs.values() if not (job.is_finished and job.is_empty)]
+        if len(live) >= LIVE_JOBS_MAX:
             raise WireError(
-                429, "too_many_jobs", f"{live_count} jobs are running; {LIVE_JOBS_MAX} may", hint="end some first"
+                429,
+                "too_many_jobs",
+                f"{len(live)} jobs are running or left something running; {LIVE_JOBS_MAX} may",
+                hint="end some first",
             )
-        ring_bytes = ring_of(ring_bytes, live_bytes=self._live_bytes, live_count=live_count)
-        room_bytes = wire.RINGS_TOTAL_BYTES - self._live_bytes - ring_bytes
-        while self._finished and (self._finished_bytes > room_bytes or len(self._finished) >= FINISHED_JOBS_MAX):
-            self._forget(next(iter(self._finished.values())))
+        live_bytes = sum(job.log.size_bytes if job.is_finished else job.log.ring_bytes for job in live)
+        ring_bytes = ring_of(ring_bytes, live_bytes=live_bytes, live_count=len(live))
+        over_bytes = sum(job.log.size_bytes for job in over)
+        for count, job in zip(range(len(over), 0, -1), over, strict=True):
+            if count < FINISHED_JOBS_MAX and live_bytes + ring_bytes + over_bytes <= wire.RINGS_TOTAL_BYTES:
+                break
+            over_bytes -= job.log.size_bytes
+            self._forget(job)
         return ring_bytes
 
     def _add(self, job: Job) -> None:
         self._jobs[job.id] = job
-        self._live_bytes += job.log.ring_bytes
         if job.is_finished:
             self._on_finished(job)
         else:
@@ -189,17 +197,12 @@ class JobTable:
     def _on_finished(self, job: Job) -> None:
         if self._jobs.get(job.id) is job:
             self._finished[job.id] = job
-            self._live_bytes -= job.log.ring_bytes
-            self._finished_bytes += job.log.size_bytes
             self.on_finished(job)
 
     def _forget(self, job: Job) -> None:
         if self._jobs.get(job.id) is job:
             del self._jobs[job.id]
-            if self._finished.pop(job.id, None) is None:
-                self._live_bytes -= job.log.ring_bytes
-            else:
-                self._finished_bytes -= job.log.size_bytes
+            self._finished.pop(job.id, None)
         job.close()
         self._init.drop(job.id)
 
