@@ -252,7 +252,7 @@ class Services:
         """Ports of sandboxes on this machine."""
         from sbxtui.services.forward.forwards import Forwards
 
-        return Forwards(self.settings.home, self.guests, self.links, self.actor)
+        return Forwards(self.settings.home, self.guests, self.links, self.ports, self.actor)
 
     @cached_property
     def ports(self) -> Ports:

@@ -97,6 +97,25 @@ def test_a_port_of_the_sandbox_is_here_until_ctrl_c(sbx: Sbx, served: str) -> No
     assert {"forward.start", "forward.stop", "port.listening"} <= kinds
 
 
+def test_what_begins_to_listen_while_a_forward_is_used_is_told_and_an_event(sbx: Sbx, served: str) -> None:
+    with live(sbx, served, ":7000") as (process, told):
+        assert echoes(told["local_port"])
+        job = sbx.ok("exec", "--detach", served, "--", "python3", "-c", SERVER.replace("7000", "7003")).out
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        said: list[dict[str, Any]] = []
+
+        def is_told() -> bool:
+            assert echoes(told["local_port"])
+            said.extend(json.loads(line) for line in (process.stdout or ()))
+            return any(one["event"] == "port" and one["port"] == 7003 for one in said)
+
+        until(is_told)
+    events = [json.loads(line) for line in sbx.ok("events", served, "--json").stdout.splitlines()]
+    assert [one["data"]["process"] for one in events if one["kind"] == "port.listening"][-1] == "python3"
+    sbx.ok("kill", served, job, "--signal", "KILL")
+
+
 def test_no_token_is_shown_whatever_is_asked_for(sbx: Sbx, served: str) -> None:
     with live(sbx, served, ":7000", "--debug") as (process, told):
         assert echoes(told["local_port"])

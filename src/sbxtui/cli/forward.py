@@ -19,6 +19,7 @@ from sbxtui.services.forward.model import (
     specs_of,
 )
 from sbxtui.services.forward.tunnels import Tunnels
+from sbxtui.services.ports import OpenPort
 
 
 async def start(call: Call) -> int:
@@ -54,8 +55,8 @@ async def _run(call: Call, row: Registration, bound: list[Bound]) -> None:
     specs = [one.spec for one in bound]
     _tell(call, row.name, specs, [{"event": "listening", **facts_of(link)} for link in links], is_stream=True)
     out.note("Ctrl-C ends")
-    teller = _Teller(call)
-    await forwards.run(row, links, bound, Tunnels(), teller.trouble, teller.status)
+    teller = _Teller(call, row.name)
+    await forwards.run(row, links, bound, Tunnels(), teller.trouble, teller.status, teller.port)
     out.note("stopped")
 
 
@@ -135,8 +136,16 @@ async def stop(call: Call) -> int:
 class _Teller:
     """Tells a person, or a script, what becomes of a forward: each new state of the way, each kind of trouble once."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, name: str) -> None:
         self._out = call.out
+        self._name = name
+
+    def port(self, port: OpenPort) -> None:
+        """Something new listens in the sandbox."""
+        if self._out.is_json:
+            self._out.json({"event": "port", **asdict(port)})
+        else:
+            self._out.note(f"port {port.port} is new inside ({port.process}): `sbx forward {self._name} {port.port}`")
 
     def status(self, status: ForwardStatus) -> None:
         """The way to the sandbox has changed."""

@@ -42,19 +42,25 @@ class Ports:
         self._known: dict[str, frozenset[tuple[int, int]]] = {}
 
     async def look(self, row: Registration) -> list[OpenPort]:
-        """What listens in a sandbox now, by number; each that is new since the last look is an event.
+        """What listens in a sandbox now, by number; each that is new since anybody looked last is an event.
 
         Raises:
             Unsupported: Its guest does not tell. GuestUnreachable, Conflict, NotFound: As `Guests.connect`.
         """
+        return (await self._look(row))[0]
+
+    async def news(self, row: Registration) -> list[OpenPort]:
+        """Of the same, what is new since anybody looked last; raises as `look`."""
+        return (await self._look(row))[1]
+
+    async def _look(self, row: Registration) -> tuple[list[OpenPort], list[OpenPort]]:
         async with self._guests.connect(row) as guest:
             answer = await guest.transport.call("GET", "/v2/ports", doing="asking what listens")
         told = answer.get("ports")
         found = [_decoded(one) for one in told if isinstance(one, dict)] if isinstance(told, list) else []
-        await asyncio.to_thread(self._announce, row, found)
-        return found
+        return found, await asyncio.to_thread(self._announce, row, found)
 
-    def _announce(self, row: Registration, found: list[OpenPort]) -> None:
+    def _announce(self, row: Registration, found: list[OpenPort]) -> list[OpenPort]:
         now = {(one.port, one.pid): one for one in found}
         known = self._known.get(row.id)
         if known is None:
@@ -64,10 +70,11 @@ class Ports:
                 if event.kind == _KIND
             )
         self._known[row.id] = frozenset(now)
-        for key in sorted(now.keys() - known):
-            one = now[key]
+        news = [now[key] for key in sorted(now.keys() - known)]
+        for one in news:
             data = {"port": one.port, "pid": one.pid, "process": one.process}
             self._events.record(context=row.context, kind=_KIND, subject=row.name, actor=self._actor, data=data)
+        return news
 
 
 def _decoded(told: dict[str, object]) -> OpenPort:

@@ -10,7 +10,7 @@ from functools import partial
 
 from sbxtui.core.errors import NotFound, SbxError, StoreError, TimedOut, Unsupported
 from sbxtui.core.model import Registration, SandboxState
-from sbxtui.guest.tunnel import Tunnel
+from sbxtui.guest.tunnel import Tunnel, TunnelState
 from sbxtui.home import Home
 from sbxtui.identity import own_identity
 from sbxtui.services.forward.listeners import Bound
@@ -18,13 +18,16 @@ from sbxtui.services.forward.model import KIND, ForwardSpec, ForwardStatus
 from sbxtui.services.forward.port import Port
 from sbxtui.services.forward.tunnels import OnState, Shared, Tunnels
 from sbxtui.services.guests import Guests, speaks_v1
+from sbxtui.services.ports import OpenPort, Ports
 from sbxtui.services.runnerctl import start_runner
+from sbxtui.services.sync.beside import beside
 from sbxtui.store.doorbell import Listener
 from sbxtui.store.links import Link, Links, Wanted
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
+_PORTS_EVERY_S = 5.0
 _START_TIMEOUT_S = 20.0
 _POLL_S = 0.05
 
@@ -34,10 +37,11 @@ OnTrouble = Callable[[str], None]
 class Forwards:
     """The forwards of one context's sandboxes."""
 
-    def __init__(self, home: Home, guests: Guests, links: Links, actor: str) -> None:
+    def __init__(self, home: Home, guests: Guests, links: Links, ports: Ports, actor: str) -> None:
         self._home = home
         self._guests = guests
         self._links = links
+        self._ports = ports
         self._actor = actor
 
     def all(self, context: str | None = None) -> list[Link]:
@@ -101,6 +105,7 @@ class Forwards:
         tunnels: Tunnels,
         on_trouble: OnTrouble = lambda words: None,
         on_status: Callable[[ForwardStatus], None] = lambda status: None,
+        on_port: Callable[[OpenPort], None] = lambda port: None,
     ) -> None:
         """Act on links of ours until they are stopped or this is cancelled; then nothing listens any more.
 
@@ -111,6 +116,7 @@ class Forwards:
             tunnels: Of this process.
             on_trouble: Called with what went wrong with a connection, once for each kind.
             on_status: Called when the way to the sandbox changes.
+            on_port: Called with each port that something new in the sandbox listens on, while the forward is in use.
 
         Raises:
             NotFound: The sandbox has ended. Unsupported: Its guest has no tunnel. SbxError: It cannot go on.
@@ -124,27 +130,25 @@ class Forwards:
             for port in ports:
                 stack.callback(port.close)
                 await port.open()
-            await self._serve(links, ports, shared, on_status)
+            watches = (_watch(ports[0], shared, on_status), self._look_for_ports(row, shared.tunnel, on_port))
+            async with beside(*watches, shared.until_over()):
+                await asyncio.gather(*(self._serve(*pair, shared) for pair in zip(links, ports, strict=True)))
 
-    async def _serve(
-        self, links: Sequence[Link], ports: Sequence[Port], shared: Shared, on_status: Callable[[ForwardStatus], None]
-    ) -> None:
-        tellers = [asyncio.create_task(self._tell(*pair, shared)) for pair in zip(links, ports, strict=True)]
-        watching = asyncio.create_task(_watch(ports[0], shared, on_status))
-        over = asyncio.create_task(shared.until_over())
-        try:
-            while left := [task for task in tellers if not task.done()]:
-                await asyncio.wait([*left, over, watching], return_when=asyncio.FIRST_COMPLETED)
-                if over.done():
-                    await over
-                for port, task in zip(ports, tellers, strict=True):
-                    if task.done():
-                        await task
-                        port.close()
-        finally:
-            for task in (*tellers, watching, over):
-                task.cancel()
-            await asyncio.gather(*tellers, watching, over, return_exceptions=True)
+    async def _serve(self, link: Link, port: Port, shared: Shared) -> None:
+        await self._tell(link, port, shared)
+        port.close()
+
+    async def _look_for_ports(self, row: Registration, tunnel: Tunnel, on_port: Callable[[OpenPort], None]) -> None:
+        """Tell of new ports while bytes pass anyway: looking is asking the sandbox, and keeps it awake."""
+        moved_bytes = tunnel.mux.moved_bytes
+        while True:
+            await asyncio.sleep(_PORTS_EVERY_S)
+            if tunnel.state is not TunnelState.UP or tunnel.mux.moved_bytes == moved_bytes:
+                continue
+            moved_bytes = tunnel.mux.moved_bytes
+            with suppress(SbxError):
+                for port in await self._ports.news(row):
+                    on_port(port)
 
     async def _tell(self, link: Link, port: Port, shared: Shared) -> None:
         """Tell others how a forward is until somebody wants it stopped; what the store refuses is tried again."""
