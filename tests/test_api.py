@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sbxtui import Sandbox, SyncSandbox
-from sbxtui.core.errors import Conflict, FileMissing, SandboxNotFound, UsageError
+from sbxtui.core.errors import Conflict, FileMissing, SandboxEnded, SandboxNotFound, UsageError
 from tests.support.sbx import Result, Sbx, sbx_home
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -99,6 +99,10 @@ async def test_a_created_sandbox_ends_with_its_block_also_when_that_fails(sbx: S
             assert "brief" in await asyncio.to_thread(names, sbx)
             raise ZeroDivisionError
     assert "brief" not in names(sbx)
+    await sandbox.terminate()
+    with pytest.raises(SandboxEnded, match="was terminated") as ended:
+        await sandbox.exec("true")
+    assert "attach" not in ended.value.hint
     events = sbx.ok("events", "brief").out
     assert "python:you" in events
 

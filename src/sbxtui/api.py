@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sbxtui.core.errors import Conflict, SandboxNotFound, SbxError
+from sbxtui import arguments
+from sbxtui.core.errors import Conflict, SandboxEnded, SandboxNotFound, SbxError
 from sbxtui.core.loopthread import LoopThread
 from sbxtui.core.model import Registration
 from sbxtui.settings import Settings, load
@@ -72,12 +73,18 @@ class Sandbox:
         self._open_services: Services | None = services
         self._row = row
         self._is_ours = is_ours
+        self._has_ended = False
 
     @property
     def _services(self) -> Services:
         if self._open_services is None:
-            raise _closed(self.name)
+            raise self._closed()
         return self._open_services
+
+    def _closed(self) -> SbxError:
+        if self._has_ended:
+            return SandboxEnded(f"`{self.name}` was terminated", hint="`create` makes another")
+        return Conflict(f"this object of `{self.name}` is closed", hint=f'`attach("{self.name}")` gives another')
 
     @classmethod
     async def create(
@@ -85,8 +92,8 @@ class Sandbox:
         name: str | None = None,
         *,
         image_arn: str = "",
-        cpus: int = 0,
-        memory: int = 0,
+        cpus: int | None = None,
+        memory: int | str | None = None,
         execution_role_arn: str = "",
         region: str = "",
         ingress_network_connectors: Sequence[str] = (),
@@ -94,8 +101,8 @@ class Sandbox:
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         network: str = "",
-        idle_s: int = 0,
-        max_duration_s: int = 0,
+        idle_s: int | None = None,
+        max_duration_s: int | None = None,
         workdir: str = "",
         context: str = "",
     ) -> Self:
@@ -105,7 +112,7 @@ class Sandbox:
             name: What to call it; None makes a name up.
             image_arn: An image's ARN or name.
             cpus: Checked against what the size gives.
-            memory: MiB; picks the image of that size.
+            memory: MiB, or text like `2g`; picks the image of that size.
             execution_role_arn: AWS only.
             region: AWS only; must be the context's.
             ingress_network_connectors: ARNs.
@@ -126,12 +133,12 @@ class Sandbox:
         options = CreateOptions(
             image=image_arn,
             role=execution_role_arn,
-            memory_mib=memory,
-            cpus=cpus,
+            memory_mib=arguments.memory_mib(memory),
+            cpus=arguments.at_least_one("cpus", cpus),
             env=dict(env or {}),
             labels=dict(labels or {}),
-            idle_s=idle_s,
-            max_duration_s=max_duration_s,
+            idle_s=arguments.at_least_one("idle_s", idle_s),
+            max_duration_s=arguments.at_least_one("max_duration_s", max_duration_s),
             network=network,
             egress_connectors=tuple(egress_network_connectors),
             ingress_connectors=tuple(ingress_network_connectors),
@@ -188,7 +195,7 @@ class Sandbox:
         """
         from sbxtui.services.jobs import Command
 
-        command = Command(argv=[cmd, *args], cwd=cwd, env=dict(env or {}), timeout_s=timeout)
+        command = Command(argv=arguments.words(cmd, args), cwd=cwd, env=dict(env or {}), timeout_s=timeout)
         result = await self._services.jobs.exec(self._row, command)
         return ExecOutput(
             result.exit_code,
@@ -227,9 +234,11 @@ class Sandbox:
         return await self._services.files.write(self._row, path, _pieces(data))
 
     async def terminate(self) -> None:
-        """End it for good, free its name, and close."""
+        """End it for good, free its name, and close. Doing it again is harmless."""
+        if self._has_ended:
+            return
         await self._services.sandboxes.remove(self._row)
-        self._is_ours = False
+        self._has_ended = True
         self.close()
 
     def close(self) -> None:
@@ -245,7 +254,7 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            if self._is_ours:
+            if self._is_ours and not self._has_ended:
                 await asyncio.shield(self._end(is_failing=error is not None))
         finally:
             self.close()
@@ -255,7 +264,7 @@ class Sandbox:
             await self.terminate()
         except SandboxNotFound:
             # Somebody else removed it: that is what we want.
-            self._is_ours = False
+            self._has_ended = True
         except SbxError as exc:
             if not is_failing:
                 raise
@@ -310,7 +319,7 @@ class SyncSandbox:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop.is_closed:
             work.close()
-            raise _closed(self.name)
+            raise self._sandbox._closed()
         return self._loop.run(work)
 
     def exec(
@@ -342,8 +351,9 @@ class SyncSandbox:
         return self._run(self._sandbox.write_file(path, content))
 
     def terminate(self) -> None:
-        """End it for good, free its name, and close."""
-        self._run(self._sandbox.terminate())
+        """End it for good, free its name, and close. Doing it again is harmless."""
+        if not self._sandbox._has_ended:
+            self._run(self._sandbox.terminate())
         self.close()
 
     def close(self) -> None:
@@ -365,10 +375,6 @@ class SyncSandbox:
 
     def __repr__(self) -> str:
         return f"<SyncSandbox {self.name} {self.id}>"
-
-
-def _closed(name: str) -> SbxError:
-    return Conflict(f"this Sandbox object of `{name}` is closed", hint=f'`attach("{name}")` gives another')
 
 
 @contextlib.asynccontextmanager

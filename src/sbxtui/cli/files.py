@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from sbxguest.tree import TreeReport
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
+from sbxtui.cli.fitting import Cut
 from sbxtui.cli.stdin import read_stdin
 from sbxtui.core.errors import Incomplete, SbxError, Unavailable, UsageError
 from sbxtui.core.model import FileInfo
@@ -16,6 +17,7 @@ from sbxtui.core.text import counted, short_size
 
 _REMOTE = re.compile(r"(?P<sandbox>[A-Za-z0-9][A-Za-z0-9-]*):(?P<path>.*)", re.DOTALL)
 _SHOW_EVERY_S = 0.2
+_CUTS = (Cut("NAME", 24), Cut("MODIFIED", 0), Cut("MODE", 0), Cut("NAME", 8))
 
 
 async def copy(call: Call) -> int:
@@ -183,7 +185,7 @@ def _finish_copy(call: Call, report: TreeReport | None) -> int:
 
 def _table(call: Call, infos: Sequence[FileInfo]) -> None:
     columns, rows = ("MODE", "SIZE", "MODIFIED", "NAME"), [_file_row(one) for one in infos]
-    call.out.table(columns, rows, names=[one.path for one in infos])
+    call.out.table(columns, rows, cuts=_CUTS, is_wide=call.args.wide, names=[one.path for one in infos])
 
 
 def _file_row(info: FileInfo) -> tuple[str, ...]:

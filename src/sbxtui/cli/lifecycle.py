@@ -49,10 +49,6 @@ def options_of(args: Namespace, call: Call) -> CreateOptions:
     Raises:
         UsageError: `--egress` without a connector to attach, or a flag that cannot be.
     """
-    if args.idle and args.idle < 60:
-        raise UsageError(f"--idle {args.idle} is too short", hint="the platform's shortest window is 60 s")
-    if not 0 <= args.max_duration <= 28_800:
-        raise UsageError(f"--max-duration {args.max_duration} is not possible", hint="between 1 and 28800 s (8 h)")
     connectors = tuple(args.egress_connector)
     if args.egress and not connectors:
         if not call.services.defaults.egress_connector:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 # In place of a file's name in an OSError of one of our streams.
 STDOUT, STDERR = "standard output", "standard error"
+# Where a list goes to no terminal nothing of it is cut: this is more than any cell has.
+_CELL_MAX = 16_384
+# Surrogates that stand for no byte of a name.
+_IMPOSSIBLE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 
 
 class Output:
@@ -86,12 +90,12 @@ class Output:
         """
         if self.is_quiet and names is not None:
             for name in names:
-                self.line(harmless_line(name))
+                self._name(name)
             return
         # Imported here: `--help` and mistakes draw no table, and dataclasses are a large import.
         from sbxtui.cli.fitting import GAP, Fitted, cells, fit, padded, shortened
 
-        lines = [tuple(harmless_line(cell) for cell in row) for row in rows]
+        lines = [tuple(harmless_line(cell, limit=_CELL_MAX) for cell in row) for row in rows]
         width = terminal_columns() if cuts and not is_wide else 0
         if self.is_json:
             return
@@ -103,6 +107,13 @@ class Output:
             self.line(shortened(text, width) if width else text)
         if fitted.left_out:
             self.note(f"note: no room for {', '.join(fitted.left_out)}: `--wide` shows all")
+
+    def _name(self, name: str) -> None:
+        """What other verbs call something by: exactly that for a program, harmless with all its blanks for a person."""
+        if stdout_is_terminal():
+            self.line(" ".join(re.split(r"[\t\n]", harmless(name))))
+        elif not self.is_json:
+            self.raw(_IMPOSSIBLE.sub("\ufffd", name).encode("utf-8", "surrogateescape") + b"\n")
 
     def new_page(self) -> None:
         """Begin again at the top of a terminal; in a file the next page follows the last one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sbxtui.cli.call import Call
+from sbxtui.core.text import counted
 from sbxtui.services.leftovers import is_one_shot
 from sbxtui.services.runnerctl import find_runner, stop_runner
 
@@ -19,7 +20,8 @@ async def status(call: Call) -> int:
     elif identity is None:
         call.out.line("not running: it starts when it is needed")
     else:
-        call.out.line(f"running as pid {identity.pid}; looks after {len(watched)} one-shot sandboxes")
+        kept = counted(len(watched), "one-shot sandbox", "one-shot sandboxes")
+        call.out.line(f"running as pid {identity.pid}; looks after {kept}")
     return 0
 
 

@@ -10,7 +10,7 @@ from sbxtui.cli.output import Output
 from sbxtui.core.isolation import short_isolation
 from sbxtui.core.jobs import Job, JobExit
 from sbxtui.core.model import Event, ExecResult, FileInfo, Sandbox
-from sbxtui.core.text import harmless_line, iso, short_age
+from sbxtui.core.text import harmless_line, iso, reason_words, short_age
 from sbxtui.services.targets import Outcome
 
 JOB_COLUMNS = ("JOB", "SANDBOX", "STATE", "AGE", "BY", "COMMAND")
@@ -57,7 +57,7 @@ def sandbox_json(sandbox: Sandbox) -> dict[str, object]:
 def sandbox_row(sandbox: Sandbox) -> tuple[str, ...]:
     """A sandbox's cells for `SANDBOX_COLUMNS`."""
     # The whole reason is in `inspect` and under `--json`.
-    reason = harmless_line(sandbox.state_reason, limit=_REASON_WIDTH)
+    reason = harmless_line(reason_words(sandbox.state_reason), limit=_REASON_WIDTH)
     state = sandbox.state.value.lower() + (f" ({reason})" if reason else "")
     return (
         sandbox.name or "(untracked)",
@@ -87,7 +87,8 @@ def event_line(event: Event) -> str:
     """An event on one line for people."""
     columns = ((event.kind, 17), (event.subject, 16), (event.actor, 10))
     texts = [padded(harmless_line(text), width) for text, width in columns]
-    data = " ".join(f"{key}={_listed(value)}" for key, value in event.data.items() if value not in ("", None))
+    told = {key: reason_words(value) if key == "reason" else value for key, value in event.data.items()}
+    data = " ".join(f"{key}={_listed(value)}" for key, value in told.items() if value not in ("", None))
     when = f"{event.at.astimezone():%Y-%m-%d %H:%M:%S}"
     return GAP.join([when, *texts, harmless_line(data, limit=220)]).rstrip()
 
@@ -155,7 +156,7 @@ def job_row(job: Job) -> tuple[str, ...]:
     """A job's cells for `JOB_COLUMNS`."""
     state = job.state.value + (f" ({job.exit.exit_code})" if job.exit else "")
     age = short_age(datetime.now(UTC) - job.created_at)
-    return job.id[:_SHORT_ID], job.sandbox or "-", state, age, job.actor or "-", harmless_line(job.command, limit=60)
+    return job.id[:_SHORT_ID], job.sandbox or "-", state, age, job.actor or "-", job.command
 
 
 def outcomes(out: Output, results: Sequence[Outcome]) -> int:

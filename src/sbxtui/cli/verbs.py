@@ -8,7 +8,7 @@ import re
 from sbxtui.cli.adder import Adder, Arguments
 from sbxtui.cli.forwardverbs import add_forward_verbs
 from sbxtui.cli.syncverbs import add_sync_verbs
-from sbxtui.core.text import parse_duration_s
+from sbxtui.core.text import parse_duration_s, parse_memory_mib
 
 _MAX_LABEL = 1_024
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -25,6 +25,28 @@ def seconds(text: str) -> float:
 def whole_seconds(text: str) -> int:
     """A duration argument in whole seconds."""
     return round(seconds(text))
+
+
+def some_seconds(text: str) -> int:
+    """The same, and more than none: leaving the flag out is what means the default."""
+    if (found := whole_seconds(text)) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is too short; leave it out for the default")
+    return found
+
+
+def memory_mib(text: str) -> int:
+    """A memory size in MiB: `512`, `512M`, `2g`."""
+    try:
+        return parse_memory_mib(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
+
+
+def one_or_more(text: str) -> int:
+    """A whole number from 1 on."""
+    if not (found := count(text)):
+        raise argparse.ArgumentTypeError(f"`{text}` is not possible: 1 or more")
+    return found
 
 
 def count(text: str) -> int:
@@ -90,24 +112,24 @@ def _create_flags(parser: Arguments) -> None:
     add(
         "--memory",
         "-m",
-        type=int,
+        type=memory_mib,
         default=0,
         metavar="MIB",
-        help="512, 1024, 2048, 4096 or 8192: picks the image of that size",
+        help="512, 1024, 2048, 4096 or 8192, also as 512M or 2g: picks the image of that size",
     )
-    add("--cpus", type=int, default=0, metavar="N", help="checked against what the size gives")
+    add("--cpus", type=one_or_more, default=0, metavar="N", help="checked against what the size gives")
     add("--env", type=variable, action="append", default=[], metavar="K=V", help="environment of every command")
     add("--label", type=label_pair, action="append", default=[], metavar="K=V", help="a label for filters")
     add(
         "--idle",
-        type=whole_seconds,
+        type=some_seconds,
         default=0,
         metavar="SECONDS",
         help="suspend after this long without traffic (60 or more)",
     )
     add(
         "--max-duration",
-        type=whole_seconds,
+        type=some_seconds,
         default=0,
         metavar="SECONDS",
         help="terminate after this long (at most 8 h)",
@@ -250,9 +272,13 @@ def _files(add: Adder) -> None:
     copy.add_argument("source", metavar="SRC")
     copy.add_argument("target", metavar="DST")
     verbs = add.group("fs", "look at and change files in a sandbox")
-    _fs(verbs, "ls", "list a folder").add_argument("path", nargs="?", default="", metavar="PATH")
-    for name, help_text in (("cat", "print files"), ("stat", "tell size, mode and times"), ("mkdir", "make folders")):
-        _fs(verbs, name, help_text).add_argument("paths", nargs="+", metavar="PATH")
+    listed = _fs(verbs, "ls", "list a folder")
+    listed.add_argument("path", nargs="?", default="", metavar="PATH")
+    told = _fs(verbs, "stat", "tell size, mode and times")
+    for parser in (listed, told):
+        _wide(parser)
+    for parser in (told, _fs(verbs, "cat", "print files"), _fs(verbs, "mkdir", "make folders")):
+        parser.add_argument("paths", nargs="+", metavar="PATH")
     remove = _fs(verbs, "rm", "remove files")
     remove.add_argument("paths", nargs="+", metavar="PATH")
     move, copy_inside = _fs(verbs, "mv", "move"), _fs(verbs, "cp", "copy inside the sandbox")

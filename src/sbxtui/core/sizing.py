@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sbxtui.core.egress import parse_network
 from sbxtui.core.errors import PolicyDenied, UsageError
 from sbxtui.core.model import DEFAULT_MEMORY_MIB, MEMORY_SIZES_MIB, VCPUS_BY_MEMORY_MIB, ContextKind
-from sbxtui.core.text import harmless_line
+from sbxtui.core.text import counted, harmless_line
 
 BASE_IMAGE = "sbx-base"
 _SIZED = re.compile(r"(?P<stem>[a-zA-Z0-9_-]+)-(?P<size>512|1024|2048|4096|8192)")
@@ -40,7 +40,7 @@ def check_cpus(cpus: int, memory_mib: int) -> None:
         return
     enough = [size for size in MEMORY_SIZES_MIB if VCPUS_BY_MEMORY_MIB[size] >= cpus]
     hint = f"the smallest that does is `--memory {enough[0]}`" if enough else "the largest size gives 16"
-    raise UsageError(f"{memory_mib} MiB gives {given} processors, not {cpus}", hint=hint)
+    raise UsageError(f"{memory_mib} MiB gives {counted(given, 'processor')}, not {cpus}", hint=hint)
 
 
 def sized_image_name(image: str, memory_mib: int) -> str:

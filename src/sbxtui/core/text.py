@@ -48,6 +48,11 @@ def brief(text: str) -> str:
     return text if len(text) <= _BRIEF else text[: _BRIEF - 1] + "…"
 
 
+def reason_words(state_reason: object) -> str:
+    """Why a sandbox ended, for people: without the platform's word for an end that went well, which reads as praise."""
+    return str(state_reason).removeprefix("Success.").lstrip()
+
+
 def counted(number: int, one: str, several: str = "") -> str:
     """A number with its noun: `1 name`, `2 names`, `0 ended sandboxes`."""
     return f"{number} {one if number == 1 else several or one + 's'}"
@@ -87,6 +92,21 @@ def parse_duration_s(text: str) -> float:
     if not _DURATION.fullmatch(text):
         raise ValueError(f"`{harmless_line(text)}` is no duration; write 90, 45s, 10m, 2h30m")
     return sum(float(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd])", text))
+
+
+_MEMORY = re.compile(r"(?P<number>\d{1,9})(?P<unit>|m|mb|mib|g|gb|gib)", re.ASCII | re.IGNORECASE)
+
+
+def parse_memory_mib(text: str) -> int:
+    """MiB of `512`, `512M`, `512MiB`, `2g`, `2GiB`.
+
+    Raises:
+        ValueError: It is no size, or none at all.
+    """
+    found = _MEMORY.fullmatch(text.strip())
+    if found is None or not int(found["number"]):
+        raise ValueError(f"`{harmless_line(text, limit=40)}` is no memory size: write it in MiB, like 512, or like 2g")
+    return int(found["number"]) * (1024 if found["unit"].lower().startswith("g") else 1)
 
 
 def iso(instant: datetime) -> str:

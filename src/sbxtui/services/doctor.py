@@ -15,7 +15,7 @@ from sbxtui._version import __version__
 from sbxtui.control.local import find_local_cloud, local_cloud_log
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Context, ContextKind
-from sbxtui.core.text import harmless_line, short_size
+from sbxtui.core.text import counted, harmless_line, short_size
 from sbxtui.home import private_dir
 from sbxtui.services.network import has_own_network
 from sbxtui.services.planes import ControlPlanes
@@ -96,7 +96,8 @@ async def _home(patient: Patient) -> Check:
 
 async def _store(patient: Patient) -> Check:
     rows = await asyncio.to_thread(patient.registry().list)
-    return Check("store", "ok", f"{patient.settings.home.store_file}: {len(rows)} sandboxes known")
+    known = counted(len(rows), "sandbox", "sandboxes")
+    return Check("store", "ok", f"{patient.settings.home.store_file}: {known} known")
 
 
 async def _context(patient: Patient) -> Check:

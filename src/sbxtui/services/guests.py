@@ -18,6 +18,7 @@ from sbxtui.core.errors import (
 )
 from sbxtui.core.isolation import require, tier_of
 from sbxtui.core.model import OLD_GUEST, Context, Registration, SandboxRecord, SandboxState
+from sbxtui.core.text import reason_words
 from sbxtui.guest.client import GuestClient
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.tokens import TokenService
@@ -153,7 +154,8 @@ def _explanation(name: str, record: SandboxRecord) -> SbxError | None:
         case SandboxState.SUSPENDED | SandboxState.SUSPENDING:
             return Conflict(f"`{name}` is suspended", hint=f"resume it with `sbx start {name}`")
         case SandboxState.TERMINATED | SandboxState.TERMINATING:
-            reason = f": {record.state_reason}" if record.state_reason else ""
+            words = reason_words(record.state_reason)
+            reason = f": {words}" if words else ""
             return SandboxEnded(f"`{name}` was terminated{reason}", hint=f"forget it with `sbx rm {name}`")
         case _:
             return None

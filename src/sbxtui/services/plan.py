@@ -21,6 +21,7 @@ from sbxtui.settings import Settings
 _AWS_IDLE = IdlePolicy(max_idle_s=900, suspended_s=28_800)
 _SUSPENDED_S = 28_800
 _MAX_DURATION_S = 28_800
+_MIN_IDLE_S = 60
 # The environment is kept with the row until the guest has it, and rows are small.
 _MAX_ENV_BYTES = 32 * 1024
 
@@ -101,6 +102,7 @@ async def plan_launch(
     )
     if options.memory_mib:
         check_memory_mib(options.memory_mib)
+    _check_times(options)
     env = {**settings.env, **options.env}
     _check_env(env)
     # The image has its own working folder; only somebody who named another one means another one.
@@ -135,6 +137,18 @@ async def _image_version(
     if options.cpus and version.memory_mib:
         check_cpus(options.cpus, version.memory_mib)
     return version
+
+
+def _check_times(options: CreateOptions) -> None:
+    if 0 < options.idle_s < _MIN_IDLE_S:
+        raise UsageError(
+            f"{options.idle_s} s without traffic is too short to suspend after",
+            hint=f"the platform's shortest window is {_MIN_IDLE_S} s",
+        )
+    if options.max_duration_s > _MAX_DURATION_S:
+        raise UsageError(
+            f"a sandbox cannot last {options.max_duration_s} s", hint=f"at most {_MAX_DURATION_S} s, which is 8 h"
+        )
 
 
 def _check_env(env: Mapping[str, str]) -> None:

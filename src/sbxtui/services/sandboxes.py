@@ -21,7 +21,7 @@ from sbxtui.core.errors import (
 )
 from sbxtui.core.model import OLD_GUEST, Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name
-from sbxtui.core.text import harmless_line
+from sbxtui.core.text import harmless_line, reason_words
 from sbxtui.identity import own_identity
 from sbxtui.services.activity import noted
 from sbxtui.services.guests import Guests
@@ -315,7 +315,8 @@ def _is_reached(record: SandboxRecord | None, goal: Goal) -> bool:
 
 
 def _because(record: SandboxRecord | None) -> str:
-    return f": {record.state_reason}" if record and record.state_reason else ""
+    words = reason_words(record.state_reason) if record else ""
+    return f": {words}" if words else ""
 
 
 def suspended_words(record: SandboxRecord | None, now: datetime) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sbxtui.core.errors import Conflict, NameTaken, NotFound, UsageError
 from sbxtui.core.model import Context, ContextKind, ContextName
-from sbxtui.core.text import harmless_line
+from sbxtui.core.text import counted, harmless_line
 from sbxtui.store import events
 from sbxtui.store.codec import instant_text
 from sbxtui.store.db import Store, Transaction
@@ -130,7 +130,7 @@ class Contexts:
                 names = [row[0] for row in tracked]
                 shown = ", ".join(f"`{one}`" for one in names[:5]) + (" …" if len(names) > 5 else "")
                 raise Conflict(
-                    f"context `{name}` still has {len(names)} sandboxes: {shown}",
+                    f"context `{name}` still has {counted(len(names), 'sandbox', 'sandboxes')}: {shown}",
                     hint=f"remove them first: `sbx --context {name} rm --all`",
                     details={"sandboxes": names},
                 )

@@ -22,7 +22,7 @@ from sbxtui.store.events import append
 MAX_ROWS = 5_000
 MAX_ROWS_EACH = 1_000
 MAX_AGE = timedelta(days=30)
-MAX_COMMAND = 256
+MAX_COMMAND = 4_096
 _PRUNE_EVERY = 256
 _TOLD_AGE = timedelta(days=1)
 _GUEST = "guest:"
@@ -241,12 +241,13 @@ class _Hearsay:
 
 def _insert(transaction: Transaction, job: Job) -> bool:
     created_at = min(job.created_at, transaction.now)
+    command = harmless_line(job.command, limit=MAX_COMMAND)
     is_new = bool(
         transaction.execute(
             "INSERT OR IGNORE INTO jobs (context, sandbox_id, job_id, boot_id, command, actor, label, has_terminal,"
             " has_stdin, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                *(job.context, job.sandbox_id, job.id, job.boot_id, job.command[:MAX_COMMAND], job.actor, job.label),
+                *(job.context, job.sandbox_id, job.id, job.boot_id, command, job.actor, job.label),
                 *(job.has_terminal, job.has_stdin, instant_text(created_at)),
             ),
         )

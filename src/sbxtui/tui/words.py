@@ -12,7 +12,7 @@ from textwrap import wrap
 from sbxtui.core.errors import SbxError
 from sbxtui.core.isolation import short_isolation
 from sbxtui.core.model import Sandbox, SandboxState
-from sbxtui.core.text import harmless, harmless_line, short_age
+from sbxtui.core.text import harmless, harmless_line, reason_words, short_age
 
 # Glyph and word say the state; the third column names a colour that only repeats it.
 STATE_WORDS: dict[SandboxState, tuple[str, str, str]] = {
@@ -87,8 +87,8 @@ def why_text(sandbox: Sandbox, last_seen: LastSeen | None, now: datetime, failed
             return harmless_line(sandbox.state_reason) or "never seen by this dashboard"
         glyph_word = STATE_WORDS[last_seen.state][1]
         return f"was {glyph_word} {short_age(now - last_seen.at)} ago"
-    if sandbox.state_reason:
-        return harmless_line(sandbox.state_reason)
+    if reason := reason_words(sandbox.state_reason):
+        return harmless_line(reason)
     return "" if sandbox.is_tracked else "untracked: no name here"
 
 

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from sbxtui.core.model import Sandbox, SandboxRecord
-from sbxtui.core.text import harmless_line, short_age
+from sbxtui.core.text import harmless_line, reason_words, short_age
 from sbxtui.tui import clock
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.tabs.base import Tab, View
@@ -81,7 +81,7 @@ def facts_of(
     if failure is not None:
         yield "failed", harmless_line(f"{failure.doing}: {failure.error.message}"), "warn"
         yield "do", harmless_line(failure.error.hint), "warn"
-    reason = (record.state_reason if record else "") or why_text(sandbox, last_seen, now)
+    reason = (reason_words(record.state_reason) if record else "") or why_text(sandbox, last_seen, now)
     candidates = [
         ("why", reason, "warn" if state_tone(sandbox.state) in ("warn", "gone") else ""),
         ("id", sandbox.id, ""),
