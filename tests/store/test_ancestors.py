@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from sbxguest.tree.entry import Kind, Stamp, State
-from sbxtui.core.errors import StoreTooNew, TimedOut
+from sbxguest.tree.entry import Kind, Stamp, State, encode_state
+from sbxtui.core.errors import StoreCorrupt, StoreTooNew, TimedOut
+from sbxtui.store import locks
 from sbxtui.store.ancestors import Agreed, Ancestors, Dispute, Step
+from sbxtui.store.codec import utc_now
+from sbxtui.store.damage import keep_aside
 
 FILE = State(Kind.FILE, b"d" * 32, True, Stamp(5, 2**60, 7, 2**63, True))
 LINK = State(Kind.LINK, b"\xff target")
@@ -32,14 +37,104 @@ def test_what_is_agreed_on_comes_back_byte_for_byte_with_both_stamps(tmp_path: P
     again.close()
 
 
-def test_a_damaged_file_is_kept_aside_and_nothing_is_agreed_on_then(tmp_path: Path) -> None:
-    file = tmp_path / "link.db"
+def _write_garbage(file: Path) -> None:
     file.write_bytes(b"SQLite format 3\x00" + b"x" * 5000)
+
+
+def _miscount_free_pages(file: Path) -> None:
+    """Damage that only a look at every page finds, and of which SQLite makes no error."""
+    Ancestors.open(file).close()
+    content = bytearray(file.read_bytes())
+    content[36:40] = (3).to_bytes(4, "big")
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [_write_garbage, _miscount_free_pages])
+def test_a_damaged_file_is_kept_aside_and_nothing_is_agreed_on_then(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    file = tmp_path / "link.db"
+    damage(file)
+    before = file.read_bytes()
     opened = Ancestors.open(file)
     assert opened.base() == {}
     (kept,) = tmp_path.glob("link.db.corrupt-*")
     assert kept.name in opened.notice
-    assert kept.read_bytes().endswith(b"xxx")
+    assert kept.read_bytes() == before
+    opened.close()
+
+
+def _spoil_base(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO base VALUES (x'61', x'07', x'07')")
+
+
+def _agree_on_nothing(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO base VALUES (x'61', ?, ?)", (encode_state(None), encode_state(None)))
+
+
+def _spoil_conflict(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO conflict VALUES (x'61', x'', x'', x'')")
+
+
+def _spoil_step(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO batch VALUES (1, 0, 'pull')")
+    connection.execute("INSERT INTO step VALUES (1, 0, 'local', x'61', x'ff', x'ff', 1)")
+
+
+@pytest.mark.parametrize("spoil", [_spoil_base, _agree_on_nothing, _spoil_conflict, _spoil_step])
+def test_a_record_that_is_none_is_told_and_mended_at_the_next_opening(
+    tmp_path: Path, spoil: Callable[[sqlite3.Connection], None]
+) -> None:
+    file = tmp_path / "link.db"
+    opened = Ancestors.open(file)
+    with sqlite3.connect(file) as connection:
+        spoil(connection)
+    connection.close()
+    with pytest.raises(StoreCorrupt) as caught:
+        _ = opened.base(), opened.disputes(), opened.batches()
+    assert str(file) in caught.value.message and "again" in caught.value.hint
+    opened.close()
+    mended = Ancestors.open(file)
+    assert mended.notice
+    assert (mended.base(), mended.disputes(), mended.batches()) == ({}, [], [])
+    mended.close()
+    again = Ancestors.open(file)
+    assert not again.notice
+    again.close()
+
+
+def test_a_record_that_is_none_condemns_no_new_file_that_took_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "link.db"
+    old = Ancestors.open(file)
+    old.close()
+    with sqlite3.connect(file) as connection:
+        _spoil_base(connection)
+    connection.close()
+    late, early = Ancestors.open(file), Ancestors.open(file)
+    for one in (early, late):
+        with pytest.raises(StoreCorrupt):
+            one.base()
+        if one is early:
+            new = Ancestors.open(file)
+            new.record({b"b": Agreed(DIR, DIR)})
+    again = Ancestors.open(file)
+    assert not again.notice and list(again.base()) == [b"b"]
+    for one in (late, early, new, again):
+        one.close()
+
+
+def test_who_waited_while_another_kept_a_damaged_file_aside_looks_again_and_uses_the_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "link.db"
+    _write_garbage(file)
+    with ThreadPoolExecutor(1) as pool:
+        with locks.only_opener(file):
+            slower = pool.submit(Ancestors.open, file)
+            with pytest.raises(TimeoutError):
+                slower.result(timeout=0.3)
+            keep_aside(file, utc_now())
+        opened = slower.result(timeout=30)
+    assert not opened.notice
+    assert len(list(tmp_path.glob("*.corrupt-*"))) == 1
     opened.close()
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import os
+import logging
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -20,12 +19,17 @@ from typing import Any, BinaryIO
 from sbxguest.tree.entry import BadRecord, State, decode_state, encode_state
 from sbxtui.core.errors import StoreError, StoreTooNew, TimedOut
 from sbxtui.home import private_dir
-from sbxtui.store import failures
+from sbxtui.store import damage, failures, locks
+from sbxtui.store.codec import utc_now
+
+log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 1
 _BUSY_TIMEOUT_S = 15.0
 _LOCK_POLL_S = 0.02
 _KEPT_BATCHES = 1_000
+# The fact of a file that it holds a record which is none.
+_DAMAGED = "damaged"
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE base (path BLOB PRIMARY KEY, local BLOB NOT NULL, guest BLOB NOT NULL) WITHOUT ROWID",
@@ -118,15 +122,19 @@ class Ancestors:
             StoreTooNew: A newer sbx wrote it; it is untouched. StoreError: It cannot be read or written.
         """
         private_dir(file.parent)
-        notice = ""
-        try:
-            connection = _connect(file)
-        except sqlite3.DatabaseError as exc:
-            if not failures.is_corruption(exc):
+        with locks.only_opener(file):
+            try:
+                return cls(file, _connect(file), "")
+            except sqlite3.DatabaseError as exc:
+                if not failures.is_corruption(exc):
+                    raise failures.store_error(exc, file) from exc
+            kept = damage.keep_aside(file, utc_now())
+            log.error("what was known of a link was damaged; kept aside as %s", kept)
+            try:
+                connection = _connect(file)
+            except sqlite3.Error as exc:
                 raise failures.store_error(exc, file) from exc
-            notice = f"what was known of this link was damaged: it is kept as {_keep_aside(file)}"
-            connection = _connect_again(file)
-        return cls(file, connection, notice)
+        return cls(file, connection, f"what was known of this link was damaged: it is kept as {kept.name}")
 
     def close(self) -> None:
         """Close the file."""
@@ -165,7 +173,8 @@ class Ancestors:
     def base(self) -> dict[bytes, Agreed]:
         """What both sides agree on."""
         rows = self._rows("SELECT path, local, guest FROM base")
-        return {path: Agreed(_solid(local), _solid(guest)) for path, local, guest in rows}
+        with self._decoding():
+            return {path: Agreed(_solid(local), _solid(guest)) for path, local, guest in rows}
 
     def record(self, changes: Mapping[bytes, Agreed | None]) -> None:
         """Both sides agree on these paths from now on; None: that nothing is there, or nothing is known any more."""
@@ -251,11 +260,24 @@ class Ancestors:
     def disputes(self) -> list[Dispute]:
         """The paths that are in conflict, by name."""
         rows = self._rows("SELECT path, base, local, guest FROM conflict ORDER BY path")
-        return [Dispute(path, _state(base), _state(local), _state(guest)) for path, base, local, guest in rows]
+        with self._decoding():
+            return [Dispute(path, _state(base), _state(local), _state(guest)) for path, base, local, guest in rows]
 
     def _steps(self, number: int) -> tuple[Step, ...]:
         rows = self._rows("SELECT side, path, before, after FROM step WHERE batch = ? ORDER BY seq", (number,))
-        return tuple(Step(side, path, _state(before), _state(after)) for side, path, before, after in rows)
+        with self._decoding():
+            return tuple(Step(side, path, _state(before), _state(after)) for side, path, before, after in rows)
+
+    @contextlib.contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """A record that is none is damage no check of SQLite finds: whoever opens the file next keeps it aside."""
+        try:
+            yield
+        except BadRecord as exc:
+            # Noted in the file itself: a new one that took its place meanwhile is not meant.
+            with contextlib.suppress(StoreError):
+                self.set_meta({_DAMAGED: "1"})
+            raise failures.store_error(damage.corruption(str(exc)), self.file) from exc
 
     def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         try:
@@ -280,17 +302,7 @@ class Ancestors:
 
 def try_lock(file: Path) -> BinaryIO | None:
     """Be the only one that is at the file of a link, until what is returned is closed; None if somebody else is."""
-    path = file.with_suffix(".lock")
-    lock = path.open("ab")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The lock of a link that ended may have been removed meanwhile: others then lock a new file.
-        if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
-            return lock
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    lock.close()
-    return None
+    return locks.try_lock(file.with_suffix(".lock"))
 
 
 def _insert_steps(connection: sqlite3.Connection, number: int, steps: Sequence[Step]) -> None:
@@ -313,9 +325,9 @@ def _connect(file: Path) -> sqlite3.Connection:
         # A commit lost in a power cut is like a state that was lost: nothing is deleted for it.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        for row in connection.execute("PRAGMA quick_check(1)"):
-            if row[0] != "ok":
-                raise sqlite3.DatabaseError(row[0])
+        damage.check_pages(connection)
+        if connection.execute("SELECT 1 FROM meta WHERE key = ?", (_DAMAGED,)).fetchone():
+            raise damage.corruption("a record could not be read")
     except BaseException:
         connection.close()
         raise
@@ -341,34 +353,12 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
     connection.execute("COMMIT")
 
 
-def _connect_again(file: Path) -> sqlite3.Connection:
-    try:
-        return _connect(file)
-    except sqlite3.Error as exc:
-        raise failures.store_error(exc, file) from exc
-
-
-def _keep_aside(file: Path) -> str:
-    kept = file.with_name(f"{file.name}.corrupt-{time.time_ns()}")
-    try:
-        for suffix in ("", "-wal", "-shm"):
-            side = file.with_name(file.name + suffix)
-            if side.exists():
-                side.rename(kept.with_name(kept.name + suffix))
-    except OSError as exc:
-        raise failures.folder_error(exc, file.parent) from exc
-    return kept.name
-
-
 def _state(data: bytes) -> State | None:
-    try:
-        return decode_state(data, 0)[0]
-    except BadRecord as exc:
-        raise StoreError("what is known of this link is damaged", hint="`sbx sync resume` starts anew") from exc
+    return decode_state(data, 0)[0]
 
 
 def _solid(data: bytes) -> State:
     state = _state(data)
     if state is None:
-        raise StoreError("what is known of this link is damaged", hint="`sbx sync resume` starts anew")
+        raise BadRecord("nothing was agreed on")
     return state

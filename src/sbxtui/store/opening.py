@@ -6,23 +6,17 @@ import contextlib
 import logging
 import os
 import sqlite3
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from sbxtui.core.errors import StoreError, StoreTooNew, StoreUnwritable
-from sbxtui.store import failures, schema
+from sbxtui.store import damage, failures, locks, schema
 
 log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_S = 15.0
-# Many may wait for the one that makes or migrates the file.
-_LOCK_TIMEOUT_S = 30.0
 _COPY_TIMEOUT_S = 5.0
-_LOCK_POLL_S = 0.01
-_SIDE_FILES = ("", "-wal", "-shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +51,7 @@ def open_file(file: Path, now: datetime) -> Opened:
     if connection is not None:
         return Opened(connection)
     try:
-        with _only_opener(file):
+        with locks.only_opener(file):
             # Whoever had the lock before may have made it.
             connection = _open_current(file)
             return Opened(connection) if connection is not None else _open_any(file, now)
@@ -205,7 +199,7 @@ def _is_damaged(file: Path) -> bool:
     try:
         connection = _connect(file)
         if suspect_file(file).exists():
-            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
+            damage.check_pages(connection)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as exc:
         if failures.is_corruption(exc):
@@ -218,19 +212,7 @@ def _is_damaged(file: Path) -> bool:
 
 
 def _keep_aside(file: Path, now: datetime) -> StoreNotice:
-    stamp = now.strftime("%Y%m%dT%H%M%SZ")
-    kept = file.with_name(f"{file.name}.corrupt-{stamp}")
-    number = 2
-    while kept.exists():
-        kept = file.with_name(f"{file.name}.corrupt-{stamp}-{number}")
-        number += 1
-    try:
-        for suffix in _SIDE_FILES:
-            side = file.with_name(file.name + suffix)
-            if side.exists():
-                side.rename(kept.with_name(kept.name + suffix))
-    except OSError as exc:
-        raise failures.folder_error(exc, file.parent) from exc
+    kept = damage.keep_aside(file, now)
     # The notice is what a person is told; this is for whoever follows what happened.
     log.info("the store was damaged; kept aside as %s", kept)
     return StoreNotice(
@@ -238,32 +220,3 @@ def _keep_aside(file: Path, now: datetime) -> StoreNotice:
         "`sbx ls` lists what still runs as untracked; `sbx adopt ID NAME` gives it a name again",
         kept,
     )
-
-
-@contextlib.contextmanager
-def _only_opener(file: Path) -> Iterator[None]:
-    """Hold the lock under which files are created, migrated and replaced. It ends with the process that holds it."""
-    import fcntl  # missing on Windows, where sbx says so in one line instead of failing to import
-
-    try:
-        descriptor = os.open(file.with_name(file.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as exc:
-        raise failures.folder_error(exc, file.parent) from exc
-    try:
-        give_up_at = time.monotonic() + _LOCK_TIMEOUT_S
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as exc:
-                if time.monotonic() > give_up_at:
-                    hint = "try again; another sbx is opening the same home"
-                    raise StoreError(
-                        f"cannot open the store `{file}`: its lock was not free in time", hint=hint
-                    ) from exc
-                time.sleep(_LOCK_POLL_S)
-            except OSError as exc:
-                raise failures.folder_error(exc, file.parent) from exc
-        yield
-    finally:
-        os.close(descriptor)
