@@ -6,8 +6,11 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import selectors
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -150,6 +153,53 @@ def test_the_log_of_a_guest_cannot_grow_without_end(tmp_path: Path) -> None:
     sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     assert set(sizes) == {"log", "log.1"}
     assert sum(sizes.values()) < 1_200_000
+
+
+_KEEPER_WITH_A_FLOOD = """
+import os, selectors, sys
+from pathlib import Path
+from sbxtui.localcloud.keeper_end import say
+from sbxtui.localcloud.keeper_log import GuestLog
+selector = selectors.DefaultSelector()
+log = GuestLog(Path(sys.argv[1]), selector)
+for _ in range(60):
+    os.write(log.write_fd, bytes(60_000))
+    log.refill()
+    for key, _ in selector.select(5):
+        key.data()
+say("the last words of the keeper")
+log.close()
+"""
+
+
+def test_what_the_keeper_says_is_in_its_log_however_much_its_guest_prints(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    with file.open("ab") as own:
+        subprocess.run([sys.executable, "-c", _KEEPER_WITH_A_FLOOD, str(file)], stdout=own, stderr=own, check=True)
+    assert b"the last words of the keeper" in file.read_bytes()
+
+
+def test_a_log_that_cannot_be_opened_anew_goes_on_where_it_is_and_turns_over_later(tmp_path: Path) -> None:
+    selector = selectors.DefaultSelector()
+    log = GuestLog(tmp_path / "log", selector)
+
+    def flood() -> None:
+        for _ in range(20):
+            os.write(log.write_fd, bytes(60_000))
+            log.refill()
+            for key, _ in selector.select(5):
+                key.data()
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        flood()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [path.name for path in tmp_path.iterdir()] == ["log.1"]
+    flood()
+    log.close()
+    assert {path.name: path.stat().st_size > 0 for path in tmp_path.iterdir()} == {"log": True, "log.1": True}
 
 
 def test_a_guest_that_prints_without_end_is_read_at_a_walk(tmp_path: Path) -> None:

@@ -186,6 +186,8 @@ class Keeper:
                 if pid == 0:
                     return
                 if self._started is not None and pid == self._started.root_pid:
+                    # Its pids may be others' from now on. What it left behind is this process's child.
+                    self._started = None
                     code = os.waitstatus_to_exitcode(status)
                     self._end(128 - code if code < 0 else code)
 

@@ -29,7 +29,10 @@ class Freezer:
             elif self.started.kernel is not None:
                 self.started.kernel.runsc.call("pause")
             else:
-                self._stopped = stop_all(lambda: descendants(self.started.root_pid))
+                self._stopped, has_settled = stop_all(lambda: descendants(self.started.root_pid))
+                if not has_settled:
+                    self.thaw()
+                    return "freezing failed: new processes keep starting"
         except (OSError, TimeoutError, RuntimeUnavailable) as exc:
             with contextlib.suppress(OSError, TimeoutError):
                 self.cgroup.freeze(is_frozen=False)

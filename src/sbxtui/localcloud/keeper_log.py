@@ -70,6 +70,13 @@ class GuestLog:
     def _turn_over(self) -> None:
         if os.fstat(self._file).st_size < _FILE_BYTES:
             return
-        self._path.replace(self._path.with_name(self._path.name + ".1"))
-        os.close(self._file)
-        self._file = self._open()
+        # Missing after a turn whose second half failed.
+        with contextlib.suppress(FileNotFoundError):
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+        old, new = self._file, self._open()
+        # What the keeper itself says belongs into the same file.
+        for own in (1, 2):
+            if os.path.samestat(os.fstat(own), os.fstat(old)):
+                os.dup2(new, own)
+        self._file = new
+        os.close(old)

@@ -13,7 +13,9 @@ from pathlib import Path
 # Parts of the command line by which the guest's own programs are told from jobs. A job that fakes one only outlives its
 # siblings: when nothing else is left to kill, the whole sandbox is.
 _GUEST_MARKS = (b"sbxguest", b"sbxboot")
-_STOP_ROUNDS = 50
+_STOP_TIMEOUT_S = 2.0
+# What waits in the kernel stops before it runs again; the parent of a vfork waits there until its child goes on.
+_STOPPED_STATES = "tTD"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -148,24 +150,26 @@ def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def stop_all(list_processes: Callable[[], dict[int, Process]]) -> set[int]:
-    """SIGSTOP every process of a list that may grow while we walk it, until nothing new shows; returns those we
-    stopped.
+def stop_all(list_processes: Callable[[], dict[int, Process]]) -> tuple[set[int], bool]:
+    """SIGSTOP every process of a list that may grow while we walk it, until nothing new shows.
 
-    Processes that were stopped before are not in the result: whoever goes on must not wake them.
+    Returns:
+        Those we stopped, and whether nothing runs any more: not if new ones showed for too long. Processes that were
+        stopped before are not among them: whoever goes on must not wake them.
     """
     ours: set[int] = set()
     seen: set[int] = set()
-    for _ in range(_STOP_ROUNDS):
+    give_up_at = time.monotonic() + _STOP_TIMEOUT_S
+    while time.monotonic() < give_up_at:
         processes = {pid: p for pid, p in list_processes().items() if p.is_alive}
         new = [p for p in processes.values() if p.pid not in seen]
-        if not new and all(processes[pid].state in "tT" for pid in ours if pid in processes):
-            return ours
+        if not new and all(processes[pid].state in _STOPPED_STATES for pid in ours if pid in processes):
+            return ours, True
         ours |= {p.pid for p in new if p.state != "T"}
         seen |= {p.pid for p in new}
         send_signal([p.pid for p in new if p.state != "T"], signal.SIGSTOP)
         time.sleep(0.001)
-    return ours
+    return ours, False
 
 
 def unlinked_bytes(pids: Iterable[int], device: int) -> int:
