@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from sbxtui.core.egress import NO_NETWORK, parse_network
 from sbxtui.core.hosts import THIS_MACHINE
 from sbxtui.core.model import SandboxState
@@ -134,14 +136,15 @@ async def test_a_sandbox_that_ends_leaves_no_connection(tmp_path: Path) -> None:
         writer.close()
 
 
-async def test_a_bridge_that_drops_what_is_parked_does_not_make_the_host_spin(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answer", [b"+", b"+c", b"+cno request\r\n\r\n"], ids=["drops", "takes", "talks nonsense"])
+async def test_a_bridge_that_parks_for_nothing_does_not_make_the_host_spin(tmp_path: Path, answer: bytes) -> None:
     dials = 0
 
     async def hostile(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal dials
         dials += 1
         await reader.readline()
-        writer.write(b"+")
+        writer.write(answer)
         writer.close()
 
     server = await asyncio.start_unix_server(hostile, str(tmp_path / "in.sock"))

@@ -117,22 +117,18 @@ class Gateway:
 
     async def _keep(self, streams: Streams, ways: Ways) -> None:
         """One parked connection until it ends."""
-        is_parked = True
+        is_taken = False
         try:
-            if await self._is_taken(streams):
-                is_parked = False
-                self._parked -= 1
-                self._changed.set()
-                await self._converse(Conversation(self, ways, streams))
-            else:
-                # Dropped by the bridge. One that does so all the time must not make this process spin.
+            is_taken = await self._is_taken(streams)
+            if not (is_taken and await self._has_asked(Conversation(self, ways, streams))):
+                # A bridge that drops all it is given, or takes it for nothing, must not make this process spin: the
+                # place stays taken for a while.
                 await asyncio.sleep(_PAUSE_S)
         except Exception:
             log.exception("a connection out of %s broke", self.sandbox_id)
         finally:
-            if is_parked:
-                self._parked -= 1
-            streams[1].transport.abort() if is_parked else streams[1].close()
+            self._parked -= 1
+            streams[1].close() if is_taken else streams[1].transport.abort()
             self._changed.set()
 
     async def _is_taken(self, streams: Streams) -> bool:
@@ -141,12 +137,17 @@ class Gateway:
         except OSError:
             return False
 
-    async def _converse(self, conversation: Conversation) -> None:
+    async def _has_asked(self, conversation: Conversation) -> bool:
+        """Serve a taken connection, while its place is another's; whether it asked for something."""
+        self._parked -= 1
+        self._changed.set()
         self._open.add(conversation)
         try:
             await conversation.serve()
         finally:
             self._open.discard(conversation)
+            self._parked += 1
+        return conversation.asked is not None
 
 
 def _is_allowed(asked: Asked | None, policy: NetworkPolicy) -> bool:
