@@ -163,10 +163,18 @@ class EndpointToken:
 
 
 class Phase(StrEnum):
-    """How far a registry row is: LAUNCHING rows are replayed after a crash."""
+    """How far a registry row is: LAUNCHING rows are replayed after a crash.
+
+    UNKNOWN is the word of a newer sbx: such a row is shown, and nothing acts upon it.
+    """
 
     LAUNCHING = "launching"
     TRACKED = "tracked"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Phase:
+        return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

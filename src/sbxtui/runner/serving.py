@@ -66,7 +66,7 @@ def serve(duty: Duty) -> int:
 
 def detached_links(store: Store, kind: str) -> list[Link]:
     """The links of a kind that go on without a face."""
-    return [link for link in Links(store).list(kind) if link.is_detached and link.wanted is not Wanted.STOPPED]
+    return [link for link in Links(store).list(kind) if link.is_detached and link.is_wanted]
 
 
 def _has_links(home: Home, kind: str) -> bool:

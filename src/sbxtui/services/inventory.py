@@ -32,6 +32,7 @@ from sbxtui.store.registry import Registry
 
 # A listing may not show yet what was launched a moment ago.
 _LISTING_LAG = timedelta(seconds=60)
+_TOO_NEW = "in a phase that only a newer sbx knows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,8 @@ def _joined(
 
 
 def _with_listing(row: Registration, listing: SandboxListing | None, seen_at: datetime) -> Sandbox:
+    if row.phase is Phase.UNKNOWN:
+        return _sandbox(row, listing.state if listing else SandboxState.UNKNOWN, seen_at, _TOO_NEW)
     if listing is not None:
         return _sandbox(row, listing.state, seen_at)
     if row.phase is Phase.LAUNCHING:

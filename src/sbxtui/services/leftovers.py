@@ -24,7 +24,7 @@ def needs_recovery(rows: Sequence[Registration], now: datetime) -> bool:
 
 def is_unfinished(row: Registration, now: datetime) -> bool:
     """Whether a launch was never answered, or answered but not finished, its process is gone, and it is time to try."""
-    is_open = row.phase is Phase.LAUNCHING or "launch" in row.facts
+    is_open = row.phase is Phase.LAUNCHING or (row.phase is Phase.TRACKED and "launch" in row.facts)
     return is_open and str(row.facts.get(RETRY_AT, "")) <= iso(now) and not is_owner_alive(row.owner)
 
 
@@ -35,4 +35,4 @@ def is_orphan(row: Registration) -> bool:
 
 def is_one_shot(row: Registration) -> bool:
     """Whether a row's sandbox was made for one command."""
-    return row.facts.get("purpose") == ONE_SHOT
+    return row.phase is not Phase.UNKNOWN and row.facts.get("purpose") == ONE_SHOT

@@ -17,7 +17,7 @@ from pathlib import Path
 from sbxtui.control.api import ControlApi
 from sbxtui.control.local import LocalCloud, find_local_cloud, without_aws
 from sbxtui.core.errors import RuntimeUnavailable, SbxError, StoreUnwritable, TimedOut
-from sbxtui.core.model import Context, SandboxState
+from sbxtui.core.model import Context, Phase, SandboxState
 from sbxtui.core.text import harmless_line
 from sbxtui.home import Home
 from sbxtui.identity import identity_of
@@ -203,6 +203,8 @@ async def reset(home: Home, context: Context, plane: ControlApi, registry: Regis
 
 def _forget_names(registry: Registry, context: Context, actor: str) -> None:
     for row in registry.list(context.name):
+        if row.phase is Phase.UNKNOWN:
+            continue
         registry.remove(row.context, row.name, actor=actor, reason="local reset")
 
 

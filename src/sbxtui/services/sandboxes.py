@@ -19,7 +19,16 @@ from sbxtui.core.errors import (
     Unsupported,
     UsageError,
 )
-from sbxtui.core.model import OLD_GUEST, Context, LaunchRequest, Registration, SandboxId, SandboxRecord, SandboxState
+from sbxtui.core.model import (
+    OLD_GUEST,
+    Context,
+    LaunchRequest,
+    Phase,
+    Registration,
+    SandboxId,
+    SandboxRecord,
+    SandboxState,
+)
 from sbxtui.core.names import check_name
 from sbxtui.core.text import harmless_line, reason_words
 from sbxtui.identity import own_identity
@@ -254,8 +263,10 @@ class Sandboxes:
         alive = {one.id for one in await plane.list() if not one.state.is_gone}
         pruned = []
         for row in await asyncio.to_thread(self._registry.list, self._context.name):
+            if row.phase is not Phase.TRACKED or row.id in alive:
+                continue
             # A listing may lag: only a sandbox that also says so itself is gone.
-            if not row.id or row.id in alive or not _is_reached(await self._look(row), Goal.TERMINATED):
+            if not _is_reached(await self._look(row), Goal.TERMINATED):
                 continue
             if not is_dry_run:
                 await asyncio.to_thread(self._forget, row, "pruned")

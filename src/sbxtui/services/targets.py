@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sbxtui.core.errors import SandboxNotFound, SbxError, UsageError
 from sbxtui.core.model import Context, Registration
 from sbxtui.store.registry import Registry
+from sbxtui.store.rows import known
 
 _AT_ONCE = 8
 _GLOB_SIGNS = set("*?[")
@@ -54,7 +55,7 @@ async def for_each(targets: Sequence[Registration], act: Callable[[Registration]
     async def one(target: Registration) -> Outcome:
         async with gate:
             try:
-                return Outcome(target.name, words=await act(target))
+                return Outcome(target.name, words=await act(known(target)))
             except SbxError as exc:
                 return Outcome(target.name, error=exc)
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from dataclasses import replace
 from typing import Any
 
-from sbxtui.core.errors import Conflict, NameTaken, NotFound, UsageError
+from sbxtui.core.errors import Conflict, NameTaken, NotFound, StoreTooNew, UsageError
 from sbxtui.core.model import Context, ContextKind, ContextName
 from sbxtui.core.text import counted, harmless_line
 from sbxtui.store import events
 from sbxtui.store.codec import instant_text
 from sbxtui.store.db import Store, Transaction
+
+log = logging.getLogger(__name__)
 
 LOCAL = Context(name=ContextName("local"), kind=ContextKind.LOCAL)
 
@@ -27,20 +30,30 @@ class Contexts:
         self._store = store
 
     def list(self) -> list[Context]:
-        """All contexts: `local` first, then by name."""
+        """All contexts: `local` first, then by name. Left out is what only a newer sbx can use."""
         rows = self._store.rows(f"SELECT {_COLUMNS} FROM contexts ORDER BY name")
-        return [LOCAL, *(_context_of(row) for row in rows)]
+        for name, kind, *_ in (row for row in rows if not _is_known(row)):
+            log.error("context `%s` is left out: only a newer sbx knows the kind `%s`", name, harmless_line(kind))
+        return [LOCAL, *(_context_of(row) for row in rows if _is_known(row))]
 
     def get(self, name: str) -> Context:
         """One context.
 
         Raises:
             NotFound: There is none of that name.
+            StoreTooNew: Only a newer sbx can use it.
         """
-        for context in (contexts := self.list()):
-            if context.name == name:
-                return context
-        raise _no_context(name, [context.name for context in contexts])
+        if name == LOCAL.name:
+            return LOCAL
+        rows = self._store.rows(f"SELECT {_COLUMNS} FROM contexts WHERE name = ?", (name,))
+        if not rows:
+            raise _no_context(name, [context.name for context in self.list()])
+        if not _is_known(rows[0]):
+            raise StoreTooNew(
+                f"context `{name}` is of a kind that only a newer sbx knows",
+                hint="upgrade this sbx, or name another with --context; it was left as it is",
+            )
+        return _context_of(rows[0])
 
     def current(self) -> Context:
         """The context in use: the one `use` chose, else `local`."""
@@ -78,7 +91,7 @@ class Contexts:
         if not _NAME.fullmatch(name):
             hint = "use 1 to 63 of a-z, 0-9, `.`, `_` and `-`, starting with a letter or digit"
             raise UsageError(f"`{harmless_line(name, limit=64)}` cannot name a context", hint=hint)
-        if any(context.name == name for context in self.list()):
+        if name == LOCAL.name or self._store.rows("SELECT 1 FROM contexts WHERE name = ?", (name,)):
             raise _taken(name)
 
     def use(self, name: str, *, actor: str = "") -> Context:
@@ -157,6 +170,10 @@ def _no_context(name: str, known: list[ContextName]) -> NotFound:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else "`sbx context ls` lists them, `sbx context add` makes one"
     return NotFound(f"there is no context `{harmless_line(name, limit=64)}`", hint=hint)
+
+
+def _is_known(row: tuple[Any, ...]) -> bool:
+    return row[1] in list(ContextKind)
 
 
 def _context_of(row: tuple[Any, ...]) -> Context:

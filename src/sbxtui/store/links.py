@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sbxtui.core.errors import Conflict, NotFound
+from sbxtui.core.errors import Conflict, NotFound, StoreTooNew
 from sbxtui.core.model import SandboxId
 from sbxtui.store.codec import instant_of, instant_text, object_of, object_text
 from sbxtui.store.db import Store, Transaction
@@ -25,11 +25,19 @@ _THE_LINK = "context = ? AND kind = ? AND sandbox_id = ?"
 
 
 class Wanted(StrEnum):
-    """What a person wants of a link. STOPPED keeps what is known of it."""
+    """What a person wants of a link. STOPPED keeps what is known of it.
+
+    UNKNOWN is the word of a newer sbx: such a link is shown, and nothing acts upon it.
+    """
 
     RUNNING = "running"
     PAUSED = "paused"
     STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Wanted:
+        return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,28 @@ class Link:
     def is_served(self) -> bool:
         """Whether a process that lives acts on it."""
         return is_owner_alive(self.owner)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody shall act on it, if only to be ready for going on."""
+        return self.wanted in (Wanted.RUNNING, Wanted.PAUSED)
+
+    def known(self) -> Link:
+        """The same link, which may be acted upon.
+
+        Raises:
+            StoreTooNew: What is wanted of it is a newer sbx's word.
+        """
+        if self.wanted is Wanted.UNKNOWN:
+            raise self.too_new()
+        return self
+
+    def too_new(self) -> StoreTooNew:
+        """The error for a link with a word that only a newer sbx knows."""
+        return StoreTooNew(
+            f"only a newer sbx knows what the {_word(self.kind)} of `{self.sandbox}` shall do",
+            hint="upgrade this sbx; it was left as it is",
+        )
 
 
 class Links:
@@ -103,12 +133,13 @@ class Links:
 
         Raises:
             Conflict: A living process acts on it; `details["owner"]` is its pid. Or there is no sandbox yet.
+            StoreTooNew: A newer sbx keeps it.
         """
         if not sandbox_id:
             raise Conflict(f"`{sandbox}` is still being launched", hint="try again when it runs")
         with self._store.transaction() as transaction:
             found = _row(transaction, context, kind, sandbox_id)
-            if found is not None and found.is_served and found.owner != owner:
+            if found is not None and found.known().is_served and found.owner != owner:
                 raise _busy(found)
             now = instant_text(transaction.now)
             # With it goes what is left of the link of another sandbox, which had this name before.
@@ -129,7 +160,7 @@ class Links:
         """Act on a link that nobody alive acts on; False when somebody does."""
         with self._store.transaction() as transaction:
             found = _row(transaction, link.context, link.kind, link.sandbox_id)
-            if found is None or (found.is_served and found.owner != owner):
+            if found is None or found.wanted is Wanted.UNKNOWN or (found.is_served and found.owner != owner):
                 return False
             return _update(transaction, found, "owner = ?", owner) == 1
 
@@ -141,9 +172,14 @@ class Links:
                 _update(transaction, found, "owner = ''")
 
     def want(self, link: Link, wanted: Wanted, *, actor: str) -> None:
-        """Say what a person wants of a link; its owner hears the doorbell."""
+        """Say what a person wants of a link; its owner hears the doorbell.
+
+        Raises:
+            StoreTooNew: A newer sbx keeps it.
+        """
         with self._store.transaction() as transaction:
-            if _update(transaction, link, "wanted = ?", wanted.value):
+            found = _row(transaction, link.context, link.kind, link.sandbox_id)
+            if found is not None and _update(transaction, found.known(), "wanted = ?", wanted.value):
                 append(
                     transaction,
                     context=link.context,
@@ -162,13 +198,13 @@ class Links:
         """Remove a link.
 
         Raises:
-            Conflict: A living process acts on it.
+            Conflict: A living process acts on it. StoreTooNew: A newer sbx keeps it.
         """
         with self._store.transaction() as transaction:
             found = _row(transaction, link.context, link.kind, link.sandbox_id)
             if found is None:
                 return
-            if found.is_served:
+            if found.known().is_served:
                 raise _busy(found)
             transaction.execute(f"DELETE FROM links WHERE {_THE_LINK}", (link.context, link.kind, link.sandbox_id))
             append(

@@ -110,7 +110,7 @@ class Registry:
                     hint=f"`sbx adopt {record.id}` tracks it, `sbx rm {record.id}` ends it",
                     details={"id": record.id},
                 )
-            if row.id and row.id != record.id:
+            if rows.known(row).id and row.id != record.id:
                 raise Conflict(f"`{name}` already names sandbox `{row.id}`, not `{record.id}`")
             _check_untracked(transaction, context, record.id, but=name)
             bound = replace(
@@ -238,7 +238,7 @@ class Registry:
             found = rows.row(transaction, row.context, row.name)
             if found is None or (found.client_token, found.created_at) != (row.client_token, row.created_at):
                 return
-            _delete(transaction, found, actor, reason)
+            _delete(transaction, rows.known(found), actor, reason)
 
     def set_labels(self, context: str, name: str, labels: Mapping[str, str], *, actor: str) -> Registration:
         """Replace all labels. See `change_labels` for changing some.
@@ -301,7 +301,7 @@ class Registry:
             found = rows.row(transaction, row.context, row.name)
             if found is None or found.id != row.id:
                 return row
-            if any(found.facts.get(key) != row.facts.get(key) for key in facts):
+            if found.phase is Phase.UNKNOWN or any(found.facts.get(key) != row.facts.get(key) for key in facts):
                 return found
             noted = replace(found, facts={**found.facts, **facts})
             _update(transaction, noted)

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from sbxtui.core.errors import AmbiguousReference, SandboxNotFound
+from sbxtui.core.errors import AmbiguousReference, SandboxNotFound, StoreTooNew
 from sbxtui.core.model import ContextName, Phase, Registration, SandboxId
 from sbxtui.core.text import harmless_line
 from sbxtui.store.codec import instant_of, instant_text, object_of, object_text, request_of, request_text
@@ -33,16 +33,30 @@ def row(transaction: Transaction, context: str, name: str) -> Registration | Non
     return None if found is None else _registration_of(found)
 
 
+def known(row: Registration) -> Registration:
+    """The same row, which may be acted upon.
+
+    Raises:
+        StoreTooNew: Its phase is a newer sbx's.
+    """
+    if row.phase is Phase.UNKNOWN:
+        raise StoreTooNew(
+            f"`{row.name}` is in a phase that only a newer sbx knows", hint="upgrade this sbx; it was left as it is"
+        )
+    return row
+
+
 def required(transaction: Transaction, context: str, name: str) -> Registration:
-    """The row of a name.
+    """The row of a name, which may be acted upon.
 
     Raises:
         SandboxNotFound: No such name; the hint shows near ones.
+        StoreTooNew: Its phase is a newer sbx's.
     """
     found = row(transaction, context, name)
     if found is None:
         raise not_found(context, name, sorted(names(transaction, context)))
-    return found
+    return known(found)
 
 
 def every(transaction: Transaction, context: str | None) -> list[Registration]:
@@ -72,16 +86,17 @@ def resolve(context: str, candidates: Sequence[Registration], reference: str) ->
     Raises:
         SandboxNotFound: None fits.
         AmbiguousReference: Several fit.
+        StoreTooNew: Its phase is a newer sbx's.
     """
     for candidate in candidates:
         if reference == candidate.name:
-            return candidate
+            return known(candidate)
     for candidate in candidates:
         if reference and reference == candidate.id:
-            return candidate
+            return known(candidate)
     fitting = [one for one in candidates if reference and _has_prefix(one, reference)]
     if len(fitting) == 1:
-        return fitting[0]
+        return known(fitting[0])
     if not fitting:
         raise not_found(context, reference, [one.name for one in candidates])
     fitting_names = [one.name for one in fitting]

@@ -167,7 +167,7 @@ class Forwards:
                     log.warning("%s: %s", link.sandbox, exc.message)
                     await asyncio.sleep(_LOOK_EVERY_S)
                     continue
-                if found is None or found.wanted is Wanted.STOPPED:
+                if found is None or not found.is_wanted:
                     return
 
     async def _leave(self, link: Link) -> None:

@@ -66,10 +66,17 @@ class SyncSpec:
 
     @classmethod
     def of(cls, link: Link) -> SyncSpec:
-        """Of a link's row."""
+        """Of a link's row.
+
+        Raises:
+            StoreTooNew: It has a newer sbx's word.
+        """
         said = link.spec
-        on_conflict = OnConflict(said.get("on_conflict", "stop"))
-        return cls(str(said["root"]), str(said.get("to", "")), Mode(said.get("mode", "push")), on_conflict)
+        try:
+            mode, on_conflict = Mode(said.get("mode", "push")), OnConflict(said.get("on_conflict", "stop"))
+        except ValueError as exc:
+            raise link.too_new() from exc
+        return cls(str(said["root"]), str(said.get("to", "")), mode, on_conflict)
 
 
 class Syncs:
@@ -85,12 +92,12 @@ class Syncs:
         """The link of a sandbox.
 
         Raises:
-            NotFound: It has none.
+            NotFound: It has none. StoreTooNew: A newer sbx keeps it.
         """
         link = self._links.find(row.context, KIND, row.id)
         if link is None:
             raise NotFound(f"`{row.name}` is not synced with a folder", hint=f"sbx sync {row.name} DIR")
-        return link
+        return link.known()
 
     def list(self, context: str | None = None) -> list[Link]:
         """Every link, or those of a context."""
@@ -182,7 +189,7 @@ class Syncs:
                     log.warning("%s: %s", link.sandbox, exc.message)
                     await asyncio.sleep(_LOOK_EVERY_S)
                     continue
-                if found is None or found.wanted is Wanted.STOPPED:
+                if found is None or not found.is_wanted:
                     live.stop()
                     return
                 live.pause(found.wanted is Wanted.PAUSED)
@@ -337,7 +344,7 @@ class Syncs:
             await asyncio.sleep(_END_POLL_S)
         await asyncio.to_thread(lambda: self._links.forget(link, actor=self._actor))
         await self.sweep()
-        left = await asyncio.to_thread(clear_beside, SyncSpec.of(link).root)
+        left = await asyncio.to_thread(clear_beside, str(link.spec["root"]))
         own = self.state_file(row).with_suffix(STAGE_SUFFIX)
         return (str(own), *left) if own.exists() else tuple(left)
 
