@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -154,6 +156,26 @@ def test_what_cannot_be_done_is_said_and_not_ignored(sbx: Sbx, app: str, tmp_pat
     assert sbx("cp", f"{app}:x", "-", timeout_s=30).code == 2
     assert sbx("create", "x", "--env", "A B=1").code == 2
     assert sbx("create", "x", "--label", "a=" + "x" * 70_000).code == 2
+
+
+def test_labels_that_are_too_many_in_sum_are_refused_by_what_makes_them(sbx: Sbx, app: str) -> None:
+    labels = [f"key{number}={'x' * 1_000}" for number in range(70)]
+    made = sbx("--json", "create", "x", *(word for label in labels for word in ("--label", label)))
+    changed = sbx("--json", "label", app, *labels)
+    for refused in (made, changed):
+        assert (refused.code, refused.error["code"]) == (2, "usage")
+        assert "labels" in refused.error["message"]
+    assert [row["name"] for row in sbx.ok("ls", "--json").json if row["name"] == "x"] == []
+
+
+def test_a_machine_without_a_name_is_removed_with_a_document_under_json(sbx: Sbx) -> None:
+    sandbox_id = sbx.ok("--json", "create", "nameless", "-m", "512").json["id"]
+    with contextlib.closing(sqlite3.connect(sbx.home / "state" / "store.db", isolation_level=None)) as store:
+        store.execute("DELETE FROM registrations WHERE name = 'nameless'")
+    would, did = (sbx.ok("--json", "rm", sandbox_id, word).json for word in ("--dry-run", "--yes"))
+    assert would == [{"name": sandbox_id, "ok": True, "message": "would be removed"}]
+    assert [(one["name"], one["ok"]) for one in did] == [(sandbox_id, True)]
+    assert sandbox_id not in [row["id"] for row in sbx.ok("ls", "--json").json]
 
 
 def test_forks_that_run_away_in_the_background_leave_the_sandbox_answering(sbx: Sbx) -> None:

@@ -18,7 +18,9 @@ from sbxtui.services import localcloud
 from sbxtui.services.defaults import unused_aws_settings
 from sbxtui.services.launch import CreateOptions
 from sbxtui.services.sandboxes import Goal
-from sbxtui.services.targets import for_each, resolve_targets
+from sbxtui.services.targets import Outcome, for_each, resolve_targets
+
+_WOULD_GO = "would be removed"
 
 
 async def create(call: Call) -> int:
@@ -193,13 +195,11 @@ async def _remove_old(call: Call) -> None:
 async def _rm_untracked(call: Call, sandbox_id: SandboxId) -> int:
     record = await call.services.sandboxes.record(sandbox_id)
     if call.args.dry_run:
-        call.out.line(record.id)
-        return 0
+        return show.outcomes(call.out, [Outcome(record.id, words=_WOULD_GO)])
     await call.confirm(f"terminate the untracked `{record.id}`", consequences=[f"state {record.state.value}"])
     plane = await call.services.planes.open_for_change(call.services.context)
     await plane.terminate(record.id)
-    call.out.line(record.id)
-    return 0
+    return show.outcomes(call.out, [Outcome(record.id, words="ending")])
 
 
 def _loss(row: Registration, call: Call) -> str:
@@ -218,7 +218,7 @@ async def _sweep_syncs(call: Call) -> None:
 
 
 async def _would_remove(row: Registration) -> str:
-    return "would be removed"
+    return _WOULD_GO
 
 
 def _show_row(call: Call, row: Registration) -> int:

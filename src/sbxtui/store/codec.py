@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from sbxtui.core.errors import UsageError
 from sbxtui.core.model import IdlePolicy, LaunchRequest
 
 # Small rows only: bulk lives in files of its own.
@@ -29,18 +30,23 @@ def instant_of(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def object_text(value: Mapping[str, object]) -> str:
+def object_text(value: Mapping[str, object], what: str = "values") -> str:
     """A JSON-safe mapping as text.
 
+    Args:
+        value: The mapping.
+        what: What people call its values, in the plural.
+
     Raises:
-        ValueError: It is no JSON, or over 64 KiB.
+        UsageError: It is over 64 KiB.
+        ValueError: It is no JSON.
     """
     try:
         text = json.dumps(dict(value), separators=(",", ":"), allow_nan=False)
     except TypeError as exc:
         raise ValueError(f"only JSON can be stored: {exc}") from exc
     if len(text) > MAX_TEXT_BYTES:
-        raise ValueError("the store keeps small values only, at most 64 KiB each")
+        raise UsageError(f"the {what} have {len(text)} bytes in sum, more than {MAX_TEXT_BYTES}", hint="use fewer")
     return text
 
 

@@ -341,7 +341,7 @@ class Registry:
                 return row
             transaction.execute(
                 f"UPDATE registrations SET {column} = ? WHERE context = ? AND name = ?",
-                (object_text(after), context, name),
+                (object_text(after, column), context, name),
             )
             # Values of facts may be private (the launch environment), so events carry their keys only.
             keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))

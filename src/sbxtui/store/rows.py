@@ -73,7 +73,7 @@ def insert(transaction: Transaction, registration: Registration) -> None:
         f"INSERT INTO registrations ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(row.context, row.name, row.id, row.phase.value, request_text(row.request), row.client_token, row.owner),
-            *(instant_text(row.created_at), row.endpoint, object_text(row.labels), object_text(row.facts)),
+            *(instant_text(row.created_at), row.endpoint, object_text(row.labels, "labels"), object_text(row.facts)),
         ),
     )
 
