@@ -242,7 +242,7 @@ def test_two_way_takes_over_by_itself_what_a_command_writes(sbx: Sbx, app: str, 
 def test_a_link_is_paused_gone_on_with_and_ended(sbx: Sbx, app: str, project: Path) -> None:
     with live(sbx, app, str(project)) as process:
         sbx.ok("sync", "pause", app)
-        until(lambda: state(sbx, app) == "paused")
+        assert state(sbx, app) == "paused"
         (project / "paused").write_text("x")
         assert sbx("exec", app, "--", "test", "-e", "paused").code == 1
         sbx.ok("sync", "resume", app)
@@ -251,6 +251,19 @@ def test_a_link_is_paused_gone_on_with_and_ended(sbx: Sbx, app: str, project: Pa
         assert process.wait(DEADLINE_S) == 0
     assert sbx("sync", "status", app).code == 4
     assert sbx.ok("sync", "ls", "--json").json == []
+
+
+def test_a_folder_named_for_the_first_time_is_made_and_git_sees_nothing_of_ours(
+    sbx: Sbx, app: str, project: Path
+) -> None:
+    sbx.ok("sync", app, str(project), "--once", "--to", "new/place")
+    assert cat(sbx, app, "new/place/src/a.txt") == "base"
+    sbx.ok("sync", "stop", app)
+    sbx.ok("sync", app, str(project), "--once")
+    sbx.ok("sync", "stop", app)
+    seen = sbx.ok("exec", app, "--", "sh", "-c", "git init -q . && git add -A && git ls-files").out
+    assert "src/a.txt" in seen
+    assert "sbx-stage" not in seen
 
 
 def test_mistakes_are_told_before_anything_is_done(sbx: Sbx, app: str, project: Path) -> None:

@@ -140,6 +140,7 @@ def _opened_at(path: str, root: Root) -> tuple[int, dict[str, int]]:
     try:
         for name in STAGE_FOLDERS:
             folders[name] = _folder_in(fd, name)
+        _hide_from_git(fd)
     except OSError:
         for opened in (*folders.values(), fd):
             os.close(opened)
@@ -182,6 +183,14 @@ def _folder_in(fd: int, name: str) -> int:
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=fd)
     return os.open(name, FOLDER_FLAGS, dir_fd=fd)
+
+
+def _hide_from_git(fd: int) -> None:
+    """A stage in the tree itself is nothing that anybody means to commit."""
+    with contextlib.suppress(FileExistsError):
+        note = os.open(".gitignore", _CREATE_FLAGS, 0o600, dir_fd=fd)
+        with open(note, "wb") as file:
+            file.write(b"*\n")
 
 
 class Incoming:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 
 from sbxtui.cli.call import Call
@@ -148,9 +149,18 @@ async def _want(call: Call, wanted: Wanted) -> int:
     if link.is_detached:
         start_runner(call.settings.home)
     elif not link.is_served:
-        call.out.note(f"note: nobody acts on it now; `sbx sync {row.name}` does")
+        call.out.note(f"note: nobody acts on it now; `{_line_of(link)}` does")
+    if not await call.services.syncs.obeyed(row):
+        call.out.note("note: what it is doing now comes to its end first")
     call.out.result({"sandbox": row.name, "wanted": wanted.value})
     return 0
+
+
+def _line_of(link: Link) -> str:
+    """The line that takes a link up again."""
+    spec = SyncSpec.of(link)
+    more = (["--to", spec.to] if spec.to else []) + (["--mode", spec.mode] if spec.mode is not Mode.PUSH else [])
+    return shlex.join(["sbx", "sync", link.sandbox, spec.root, *more])
 
 
 def _finish(call: Call, name: str, status: Status) -> int:

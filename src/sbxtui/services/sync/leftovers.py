@@ -91,6 +91,6 @@ def _cleared(path: Path) -> bool:
     for name in STAGE_FOLDERS:
         if name != _TRASH:
             shutil.rmtree(path / name, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        path.rmdir()
+    if not (path / _TRASH).exists():
+        shutil.rmtree(path, ignore_errors=True)
     return not path.exists()

@@ -110,9 +110,10 @@ class Syncs:
             Conflict: Another process acts on it, or the sandbox is synced with another folder.
         """
         found = self._links.find(row.context, KIND, row.id)
-        if found is not None and (SyncSpec.of(found).root, SyncSpec.of(found).to) != (spec.root, spec.to):
+        known = None if found is None else SyncSpec.of(found)
+        if known is not None and (known.root, known.to) != (spec.root, spec.to):
             raise Conflict(
-                f"`{row.name}` is synced with {SyncSpec.of(found).root} already",
+                f"`{row.name}` is synced already: {known.root} with its {known.to or 'work folder'}",
                 hint=f"`sbx sync stop {row.name}` ends that",
             )
         return self._links.take(
@@ -161,6 +162,7 @@ class Syncs:
                     on_conflict=SyncSpec.of(link).on_conflict,
                     explain=partial(self._guests.explain, row),
                 )
+                live.pause(link.wanted is Wanted.PAUSED)
                 try:
                     async with beside(self._obey(link, live, pair)):
                         await live.run()
@@ -208,7 +210,11 @@ class Syncs:
             ancestors = await asyncio.to_thread(Ancestors.open, self.state_file(row))
             try:
                 async with self._guests.connect(row) as guest:
-                    yield Pair(folder, guest.tree(spec.to), ancestors, spec.mode)
+                    pair = Pair(folder, guest.tree(spec.to), ancestors, spec.mode)
+                    if spec.to and not pair.has_met:
+                        # Later, a folder that is not there is one that was lost.
+                        await guest.files.make_directory(spec.to, has_parents=True)
+                    yield pair
             finally:
                 ancestors.close()
         finally:
@@ -326,6 +332,17 @@ class Syncs:
         link = await asyncio.to_thread(self.find, row)
         await asyncio.to_thread(lambda: self._links.want(link, wanted, actor=self._actor))
         return link
+
+    async def obeyed(self, row: Registration) -> bool:
+        """Whether who acts on a link pauses or goes on as was wanted, waited for a while; nobody obeys at once."""
+        deadline_s = asyncio.get_running_loop().time() + _END_TIMEOUT_S
+        while (link := await asyncio.to_thread(self.find, row)).is_served:
+            if (link.wanted is Wanted.PAUSED) is (link.status.get("state") == LinkState.PAUSED):
+                break
+            if asyncio.get_running_loop().time() > deadline_s:
+                return False
+            await asyncio.sleep(_END_POLL_S)
+        return True
 
     async def end(self, row: Registration) -> tuple[str, ...]:
         """End a link, whoever acts on it, and forget all that is known of it; no file of either side is touched.
