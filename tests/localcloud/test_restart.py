@@ -215,7 +215,7 @@ def test_a_sandbox_that_lives_without_a_readable_record_is_listed_and_can_be_end
     cut, odd, lost, bare = files
     cut.write_text(cut.read_text()[:100])
     fields = json.loads(odd.read_text())
-    odd.write_text(json.dumps({key: fields[key] for key in fields if key != "runtime"} | {"later": 1}))
+    odd.write_text(json.dumps({key: fields[key] for key in fields if key != "started_at"} | {"later": 1}))
     lost.unlink()
     bare.unlink()
     (mortal.trees / bare.stem / "spec.json").write_text("{")

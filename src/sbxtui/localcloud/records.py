@@ -83,6 +83,8 @@ class Record:
                 values[name] = tuple(raw.get(name, ()))
             for name in ("started_at", "suspended_at", "terminated_at"):
                 values[name] = datetime.fromisoformat(raw[name]) if raw.get(name) else None
+            if values["started_at"] is None or not 0 <= raw["endpoint_port"] < 65_536:
+                raise ValueError("no sandbox record: it tells no start or no port")
             return cls(**values)
         except (KeyError, TypeError, AttributeError) as exc:
             raise ValueError(f"no sandbox record: {exc}") from exc
