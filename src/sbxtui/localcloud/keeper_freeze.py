@@ -32,7 +32,7 @@ class Freezer:
                 self._stopped, has_settled = stop_all(lambda: descendants(self.started.root_pid))
                 if not has_settled:
                     self.thaw()
-                    return "freezing failed: new processes keep starting"
+                    return "freezing failed: not all of its processes stop"
         except (OSError, TimeoutError, RuntimeUnavailable) as exc:
             with contextlib.suppress(OSError, TimeoutError):
                 self.cgroup.freeze(is_frozen=False)

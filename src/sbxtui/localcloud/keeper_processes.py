@@ -154,8 +154,8 @@ def stop_all(list_processes: Callable[[], dict[int, Process]]) -> tuple[set[int]
     """SIGSTOP every process of a list that may grow while we walk it, until nothing new shows.
 
     Returns:
-        Those we stopped, and whether nothing runs any more: not if new ones showed for too long. Processes that were
-        stopped before are not among them: whoever goes on must not wake them.
+        Those we stopped, and whether nothing runs any more: not if new ones showed for too long, or one did not stop.
+        Processes that were stopped before are not among them: whoever goes on must not wake them.
     """
     ours: set[int] = set()
     seen: set[int] = set()
