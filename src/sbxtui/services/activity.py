@@ -18,9 +18,24 @@ _BATCH = 500
 
 @asynccontextmanager
 async def noted(
-    events: Events, row: Registration, kind: str, actor: str, data: Mapping[str, object] | None = None
+    events: Events,
+    row: Registration,
+    kind: str,
+    actor: str,
+    data: Mapping[str, object] | None = None,
+    *,
+    is_told: bool = False,
 ) -> AsyncIterator[None]:
-    """Record a change as an event when it is over, with its duration; one that failed as `KIND.failed`, with why."""
+    """Record a change as an event when it is over, with its duration; one that failed as `KIND.failed`, with why.
+
+    Args:
+        events: Where to.
+        row: Of which sandbox.
+        kind: What was changed.
+        actor: Who did.
+        data: More of it, JSON-safe.
+        is_told: Whether the change itself writes an event, so that only a failure is to be recorded here.
+    """
 
     async def record(ending: str, **more: object) -> None:
         facts = {**(data or {}), "took_s": round(monotonic() - began, 3), **more}
@@ -35,7 +50,8 @@ async def noted(
         with suppress(SbxError):
             await record(".failed", error=exc.message, code=exc.code)
         raise
-    await record("")
+    if not is_told:
+        await record("")
 
 
 async def follow_events(

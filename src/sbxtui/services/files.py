@@ -9,6 +9,7 @@ import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path, PurePosixPath
+from time import monotonic
 
 from sbxguest.tree import TreeReport
 from sbxtui.core.errors import FileMissing, SbxError, UsageError
@@ -52,6 +53,7 @@ class Files:
         """
         local = Path(source)
         info = _local_stat(local)
+        began_s = monotonic()
         async with self._guests.files(row) as files:
             if stat.S_ISDIR(info.st_mode):
                 _check_recursive(source, is_recursive)
@@ -59,7 +61,7 @@ class Files:
                 wanted = target.rstrip("/") or target
                 place = wanted if _means_content(source) else await _place_in(files, wanted, local.resolve().name)
                 report = await files.upload_tree(local, place)
-                await self._note("files.upload", row, place)
+                await self._note("files.upload", row, began_s, place)
                 return report
             place = await _place_in(files, target, local.name)
             size_bytes = info.st_size if stat.S_ISREG(info.st_mode) else None
@@ -70,7 +72,7 @@ class Files:
                 mode=stat.S_IMODE(info.st_mode),
                 mtime_ns=info.st_mtime_ns,
             )
-        await self._note("files.upload", row, place)
+        await self._note("files.upload", row, began_s, place)
         return None
 
     async def download(
@@ -96,9 +98,10 @@ class Files:
 
     async def write(self, row: Registration, path: str, chunks: AsyncIterator[bytes]) -> int:
         """Replace a file of the sandbox with a stream; returns its size."""
+        began_s = monotonic()
         async with self._guests.files(row) as files:
             size_bytes = await files.upload(path, chunks)
-        await self._note("files.write", row, path)
+        await self._note("files.write", row, began_s, path)
         return size_bytes
 
     async def read(self, row: Registration, path: str, on_chunk: Callable[[bytes], None]) -> None:
@@ -137,35 +140,40 @@ class Files:
 
     async def make_folder(self, row: Registration, path: str) -> None:
         """Make a folder and those above it; an existing one is fine."""
+        began_s = monotonic()
         async with self._guests.files(row) as files:
             await files.make_directory(path, has_parents=True)
-        await self._note("files.mkdir", row, path)
+        await self._note("files.mkdir", row, began_s, path)
 
     async def remove(self, row: Registration, path: str, *, is_recursive: bool) -> None:
         """Remove a file, or with `is_recursive` a folder."""
+        began_s = monotonic()
         async with self._guests.files(row) as files:
             with _naming_recursive(path, "remove"):
                 await files.remove(path, recursive=is_recursive)
-        await self._note("files.rm", row, path)
+        await self._note("files.rm", row, began_s, path)
 
     async def move(self, row: Registration, source: str, target: str) -> None:
         """Move inside the sandbox; an existing folder takes the source under its own name."""
+        began_s = monotonic()
         async with self._guests.files(row) as files:
             place = await _place_in(files, target, PurePosixPath(source).name)
             await files.move(source, place)
-        await self._note("files.mv", row, place, source)
+        await self._note("files.mv", row, began_s, place, source)
 
     async def copy(self, row: Registration, source: str, target: str, *, is_recursive: bool) -> tuple[str, ...]:
         """Copy inside the sandbox; returns special files that were left out."""
+        began_s = monotonic()
         async with self._guests.files(row) as files:
             place = await _place_in(files, target, PurePosixPath(source).name)
             with _naming_recursive(source, "copy"):
                 left_out = await files.copy(source, place, recursive=is_recursive)
-        await self._note("files.cp", row, place, source)
+        await self._note("files.cp", row, began_s, place, source)
         return left_out
 
-    async def _note(self, kind: str, row: Registration, path: str, source: str = "") -> None:
-        data = {"path": path.encode("utf-8", "replace").decode()}
+    async def _note(self, kind: str, row: Registration, began_s: float, path: str, source: str = "") -> None:
+        data: dict[str, object] = {"path": path.encode("utf-8", "replace").decode()}
+        data["took_s"] = round(monotonic() - began_s, 3)
         if source:
             data["from"] = source.encode("utf-8", "replace").decode()
         await asyncio.to_thread(

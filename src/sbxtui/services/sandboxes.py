@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from time import monotonic
 
 from sbxtui.control.api import ControlApi
 from sbxtui.core.errors import (
@@ -135,15 +136,17 @@ class Sandboxes:
         """
         if not row.id:
             return await self._forget_launch(row)
-        plane = await self._planes.open_for_change(self._context)
-        with contextlib.suppress(SandboxNotFound):
-            await plane.terminate(row.id)
-        if is_waiting:
-            await self.wait(row, Goal.TERMINATED, timeout_s=_CHANGE_DEADLINE_S)
-        try:
-            await asyncio.to_thread(self._forget, row, "removed")
-        except StoreUnwritable:
-            return await self._forget_with_room(row)
+        began_s = monotonic()
+        async with noted(self._events, row, "sandbox.remove", self._actor, is_told=True):
+            plane = await self._planes.open_for_change(self._context)
+            with contextlib.suppress(SandboxNotFound):
+                await plane.terminate(row.id)
+            if is_waiting:
+                await self.wait(row, Goal.TERMINATED, timeout_s=_CHANGE_DEADLINE_S)
+            try:
+                await asyncio.to_thread(self._forget, row, "removed", began_s)
+            except StoreUnwritable:
+                return await self._forget_with_room(row)
         return "removed" if is_waiting or await self._has_ended(row) else _ENDING
 
     async def _forget_with_room(self, row: Registration) -> str:
@@ -312,8 +315,9 @@ class Sandboxes:
                 await guest.wait_until_ready(timeout_s=timeout_s)
         return record
 
-    def _forget(self, row: Registration, reason: str) -> None:
-        self._registry.remove_row(row, actor=self._actor, reason=reason)
+    def _forget(self, row: Registration, reason: str, began_s: float | None = None) -> None:
+        took_s = None if began_s is None else round(monotonic() - began_s, 3)
+        self._registry.remove_row(row, actor=self._actor, reason=reason, took_s=took_s)
 
 
 def _is_reached(record: SandboxRecord | None, goal: Goal) -> bool:

@@ -232,13 +232,13 @@ class Registry:
             _delete(transaction, row, actor, reason)
         return row
 
-    def remove_row(self, row: Registration, *, actor: str, reason: str = "") -> None:
-        """Forget exactly this launch; its name may have been given to another sandbox meanwhile, which then stays."""
+    def remove_row(self, row: Registration, *, actor: str, reason: str = "", took_s: float | None = None) -> None:
+        """Forget exactly this launch, ended in `took_s`; a sandbox that has its name meanwhile stays."""
         with self._store.transaction() as transaction:
             found = rows.row(transaction, row.context, row.name)
             if found is None or (found.client_token, found.created_at) != (row.client_token, row.created_at):
                 return
-            _delete(transaction, rows.known(found), actor, reason)
+            _delete(transaction, rows.known(found), actor, reason, took_s)
 
     def set_labels(self, context: str, name: str, labels: Mapping[str, str], *, actor: str) -> Registration:
         """Replace all labels. See `change_labels` for changing some.
@@ -356,12 +356,13 @@ def _update(transaction: Transaction, row: Registration) -> None:
     )
 
 
-def _delete(transaction: Transaction, row: Registration, actor: str, reason: str) -> None:
+def _delete(transaction: Transaction, row: Registration, actor: str, reason: str, took_s: float | None = None) -> None:
     transaction.execute("DELETE FROM registrations WHERE context = ? AND name = ?", (row.context, row.name))
+    measured = {} if took_s is None else {"took_s": took_s}
     if row.id:
         transaction.execute("DELETE FROM tokens WHERE context = ? AND sandbox_id = ?", (row.context, row.id))
         links.end_of_sandbox(transaction, row.context, row.id)
-    _log(transaction, row, "sandbox.removed", actor, {"id": row.id, "reason": reason})
+    _log(transaction, row, "sandbox.removed", actor, {"id": row.id, "reason": reason, **measured})
 
 
 def _log(transaction: Transaction, row: Registration, kind: str, actor: str, data: Mapping[str, object]) -> None:
