@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sbxtui.services.reasons import Reasons
     from sbxtui.services.sandboxes import Sandboxes
     from sbxtui.services.shell import Shells
+    from sbxtui.services.sync.desk import SyncDesk
     from sbxtui.services.sync.syncs import Syncs
     from sbxtui.services.tokens import TokenService
     from sbxtui.services.watch import Watch
@@ -260,3 +261,10 @@ class Services:
         from sbxtui.services.ports import Ports
 
         return Ports(self.guests, self.events, self.actor)
+
+    @cached_property
+    def sync_desk(self) -> SyncDesk:
+        """Where syncs are looked at and decided on."""
+        from sbxtui.services.sync.desk import SyncDesk
+
+        return SyncDesk(self.settings.home, self.syncs)

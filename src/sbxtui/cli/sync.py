@@ -14,6 +14,7 @@ from sbxtui.services.runnerctl import start_runner
 from sbxtui.services.sync.model import Mode, OnConflict
 from sbxtui.services.sync.status import LinkState, Status, entries_of, way_out
 from sbxtui.services.sync.syncs import SyncSpec, local_root
+from sbxtui.services.sync.views import SyncView
 from sbxtui.store.links import Link, Wanted
 
 _SHOW_EVERY_S = 1.0
@@ -189,9 +190,7 @@ def _problem(name: str, status: Status) -> SbxError | None:
 
 def _state(link: Link) -> str:
     """The word for how a link is, as far as anybody knows."""
-    if link.is_served:
-        return str(link.status.get("state", LinkState.CONNECTING.value))
-    return "not running"
+    return SyncView.of(link).state
 
 
 def _link_json(link: Link) -> dict[str, object]:

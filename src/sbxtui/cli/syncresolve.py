@@ -25,7 +25,9 @@ async def resolve_(call: Call) -> int:
     async with call.services.syncs.reviewing(row) as (pair, intake):
         await review(pair)
         paths = tree_paths(call.args.paths)
-        missing = [path for path in paths if path not in pair.conflicts]
+        # What only the sandbox changed can be rejected, too.
+        known = {*pair.conflicts, *(pair.guest_changes if decision == Side.LOCAL.value else ())}
+        missing = [path for path in paths if path not in known]
         if missing:
             raise NotFound(
                 f"`{harmless_line(shown(missing[0]))}` is not in conflict",

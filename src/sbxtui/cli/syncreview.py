@@ -16,12 +16,11 @@ from sbxtui.services.sync.branch import commit_on_branch
 from sbxtui.services.sync.compare import patch_of, whole_patch_of
 from sbxtui.services.sync.model import Path
 from sbxtui.services.sync.pair import Outcomes, Pair
-from sbxtui.services.sync.review import Reviewed, only_seen, review, take_over
+from sbxtui.services.sync.review import Reviewed, check_halts, only_seen, review, take_over
 from sbxtui.services.sync.status import shown
 from sbxtui.services.sync.views import ChangeView
 
 _NAMED = 5
-_DELETES_HALT = "many_local_deletes"
 
 
 async def pull(call: Call) -> int:
@@ -31,7 +30,7 @@ async def pull(call: Call) -> int:
     async with call.services.syncs.reviewing(row) as (pair, intake):
         reviewed = await review(pair, paths)
         views = [ChangeView.of(change, pair.there.states) for change in reviewed.changes]
-        _check_halts(call, row.name, reviewed)
+        check_halts(row.name, reviewed, accepts_deletes=call.args.accept_deletes)
         if call.args.dry_run or not views:
             return _tell(call, row.name, reviewed, views, outcomes=None)
         if call.args.as_branch or call.args.as_patch:
@@ -44,7 +43,7 @@ async def pull(call: Call) -> int:
     await call.confirm(f"take over {counted(len(views), 'change')} into {pair.folder.root.path}", consequences=[])
     async with call.services.syncs.reviewing(row) as (pair, intake):
         again = await review(pair, paths)
-        _check_halts(call, row.name, again)
+        check_halts(row.name, again, accepts_deletes=call.args.accept_deletes)
         agreed, changed = only_seen(reviewed, again)
         outcomes = await take_over(pair, intake, agreed, _progress(call))
         outcomes.moved_on |= changed
@@ -93,19 +92,6 @@ async def diff(call: Call) -> int:
                     # A patch that another program applies must keep every byte.
                     call.out.raw(line.encode("utf-8", "surrogateescape") + b"\n")
     return 0
-
-
-def _check_halts(call: Call, name: str, reviewed: Reviewed) -> None:
-    halts = [halt for halt in reviewed.halts if not (call.args.accept_deletes and halt.code == _DELETES_HALT)]
-    if not halts:
-        return
-    is_for_deletes = all(halt.code == _DELETES_HALT for halt in halts)
-    again = f"sbx sync pull {name} --accept-deletes" if is_for_deletes else f"sbx sync resume {name}"
-    raise Conflict(
-        f"nothing was taken over: {'; '.join(halt.words for halt in halts)}",
-        hint=f"if that is right: `{again}`",
-        details={"halts": [halt.code for halt in halts]},
-    )
 
 
 def _tell(call: Call, name: str, reviewed: Reviewed, views: Sequence[ChangeView], *, outcomes: Outcomes | None) -> int:

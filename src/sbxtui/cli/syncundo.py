@@ -10,11 +10,10 @@ from sbxtui.core.errors import Conflict, Incomplete, NotFound
 from sbxtui.core.text import counted, harmless_line
 from sbxtui.services.sync.pair import Outcomes, Pair
 from sbxtui.services.sync.status import shown
-from sbxtui.services.sync.undo import is_carried_on, undo
+from sbxtui.services.sync.undo import batches_of, is_carried_on, last_batch, undo
 from sbxtui.store.ancestors import Batch
 
 _SHOWN = 10
-_EVERY_BATCH = 1000
 
 
 async def undo_(call: Call) -> int:
@@ -46,10 +45,9 @@ async def undo_(call: Call) -> int:
 def _last_batch(call: Call, name: str, pair: Pair) -> Batch:
     """The batch to take back: the last one, or, asked for, what could not be taken back of an earlier one."""
     is_pushed, is_again = call.args.pushed, call.args.again
-    found = [one for one in pair.ancestors.batches(limit=_EVERY_BATCH) if (one.word == "push") is is_pushed]
-    for one in found:
-        if one.is_left_over is is_again:
-            return one
+    found = batches_of(pair, is_pushed=is_pushed)
+    if (batch := last_batch(found, is_left_over=is_again)) is not None:
+        return batch
     what = "carried over" if is_pushed else "took over, removed or decided"
     raise NotFound(
         f"nothing that the sync of `{name}` {what} {'was left when it was' if is_again else 'can be'} taken back",

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sbxtui.services.sync.halts import Halt
+from sbxtui.core.errors import Conflict
+from sbxtui.services.sync.halts import MANY_DELETES, Halt
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Difference, Mode, Op, Path, Side
 from sbxtui.services.sync.pair import Outcomes, Pair
@@ -48,9 +49,27 @@ async def review(pair: Pair, paths: Sequence[Path] = ()) -> Reviewed:
         await pair.adopt(pushed)
     planned = plan(pair.base, pair.local.listing(), pair.there.listing(), Mode.TWO_WAY)
     halts = halts or pair.halts(planned)
-    wanted = [change for change in planned.changes if change.side is Side.LOCAL and _is_asked(change, paths)]
+    wanted = [change for change in planned.changes if change.side is Side.LOCAL and is_asked(change, paths)]
     refused = refused_of(wanted)
     return Reviewed(tuple(without(wanted, refused)), planned.conflicts, halts, refused)
+
+
+def check_halts(name: str, reviewed: Reviewed, *, accepts_deletes: bool) -> None:
+    """Refuse what a person has to look into first; `accepts_deletes`: that the sandbox deleted much is no reason.
+
+    Raises:
+        Conflict: There is such a reason; the hint says what goes on nevertheless.
+    """
+    halts = [halt for halt in reviewed.halts if not (accepts_deletes and halt.code == MANY_DELETES)]
+    if not halts:
+        return
+    is_for_deletes = all(halt.code == MANY_DELETES for halt in halts)
+    again = f"sbx sync pull {name} --accept-deletes" if is_for_deletes else f"sbx sync resume {name}"
+    raise Conflict(
+        f"nothing was taken over: {'; '.join(halt.words for halt in halts)}",
+        hint=f"if that is right: `{again}`",
+        details={"halts": [halt.code for halt in halts]},
+    )
 
 
 def only_seen(seen: Reviewed, now: Reviewed) -> tuple[Reviewed, set[Path]]:
@@ -61,7 +80,8 @@ def only_seen(seen: Reviewed, now: Reviewed) -> tuple[Reviewed, set[Path]]:
     return replace(now, changes=changes), changed
 
 
-def _is_asked(change: Change, paths: Sequence[Path]) -> bool:
+def is_asked(change: Change, paths: Sequence[Path]) -> bool:
+    """Whether a change is at or below one of `paths`, or makes a folder above one; all are if there are none."""
     if not paths or any(change.path == path or change.path.startswith(path + b"/") for path in paths):
         return True
     return change.op is Op.MKDIR and any(path.startswith(change.path + b"/") for path in paths)

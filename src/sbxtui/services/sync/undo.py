@@ -23,10 +23,22 @@ from sbxtui.services.sync.picture import entry_of
 from sbxtui.services.sync.transfer import BATCH_OPS, CHANGED_MEANWHILE, size_of, wire_op
 from sbxtui.store.ancestors import Agreed, Batch, Step
 
+_EVERY_BATCH = 1000
+
 
 def is_carried_on(pair: Pair, batch: Batch) -> bool:
     """Whether taking the batch back here is carried over to the sandbox afterwards."""
     return batch.word == "pull" and pair.mode is Mode.TWO_WAY
+
+
+def batches_of(pair: Pair, *, is_pushed: bool) -> list[Batch]:
+    """What was carried over to the sandbox, or what pulls and decisions changed; newest first."""
+    return [one for one in pair.ancestors.batches(limit=_EVERY_BATCH) if (one.word == "push") is is_pushed]
+
+
+def last_batch(found: Iterable[Batch], *, is_left_over: bool = False) -> Batch | None:
+    """The batch to take back next; or the one of which something could not be taken back before."""
+    return next((one for one in found if one.is_left_over is is_left_over), None)
 
 
 async def undo(pair: Pair, intake: Intake, batch: Batch) -> Outcomes:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from sbxguest.tree import Kind, State
 from sbxtui.core.text import harmless_line, short_size
 from sbxtui.services.sync.model import Change, Op, Path
 from sbxtui.services.sync.review import may_run
-from sbxtui.services.sync.status import shown
+from sbxtui.services.sync.status import LinkState, shown
 from sbxtui.store.ancestors import Dispute
+from sbxtui.store.links import Link, Wanted
+
+NOT_RUNNING = "not running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,71 @@ class ConflictView:
     def as_json(self) -> dict[str, object]:
         """As scripts see it."""
         return {"path": shown(self.path), "local": state_json(self.local), "guest": state_json(self.guest)}
+
+
+@dataclass(frozen=True, slots=True)
+class SyncView:
+    """How a sync is, as far as anybody knows.
+
+    Attributes:
+        root: The folder of this machine.
+        to: That of the sandbox; empty for its work folder.
+        mode: Which way changes go.
+        state: The word of a `LinkState`; `not running` where nobody acts on it.
+        is_detached: Whether the runner acts on it.
+        is_paused: Whether a person wants it paused.
+        seen_at: When who acts on it told last.
+        said: The figures it told, as `Status.as_json` names them.
+    """
+
+    root: str
+    to: str
+    mode: str
+    state: str
+    is_detached: bool
+    is_paused: bool
+    seen_at: datetime
+    said: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, link: Link) -> SyncView:
+        """Of a link."""
+        told = str(link.status.get("state", LinkState.CONNECTING.value))
+        return cls(
+            root=str(link.spec.get("root", "")),
+            to=str(link.spec.get("to", "")),
+            mode=str(link.spec.get("mode", "")),
+            state=told if link.is_served else NOT_RUNNING,
+            is_detached=link.is_detached,
+            is_paused=link.wanted is Wanted.PAUSED,
+            seen_at=link.seen_at,
+            said=link.status,
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why it is halted, offline or without hints; empty when all is well."""
+        return str(self.said.get("reason") or self.said.get("watch_trouble") or "")
+
+    @property
+    def halts(self) -> tuple[str, ...]:
+        """The codes of the reasons it is halted for."""
+        return tuple(str(code) for code in self.said.get("halts") or ())
+
+    def count(self, key: str) -> int:
+        """One of the figures."""
+        value = self.said.get(key)
+        return value if isinstance(value, int) else 0
+
+    def seconds(self, key: str) -> float | None:
+        """One of the durations; None where it is not known."""
+        value = self.said.get(key)
+        return float(value) if isinstance(value, int | float) else None
+
+    @property
+    def problems(self) -> tuple[tuple[str, str], ...]:
+        """The first paths that are left alone, and the word for why."""
+        return tuple((str(one.get("path")), str(one.get("code"))) for one in self.said.get("problems") or ())
 
 
 _WORDS = {Op.MKDIR: "folder", Op.CHMOD: "mode", Op.DELETE: "deleted", Op.RMDIR: "no folder"}
