@@ -40,6 +40,7 @@ from sbxtui.settings import Settings
 from sbxtui.store.db import Store
 from sbxtui.store.events import Events
 from sbxtui.wiring import Services
+from tests.support.fake_sync import FakeDesk
 from tests.support.local_files import LocalFiles
 
 LOCAL = Context(ContextName("local"), ContextKind.LOCAL, region="local-1")
@@ -95,6 +96,7 @@ class FakeCloud:
     running: dict[str, list[Job] | None] = field(default_factory=dict)
     # A folder of this machine that stands for the sandbox's root.
     files_root: Path | None = None
+    desk: FakeDesk = field(default_factory=FakeDesk)
 
 
 class FakeServices:
@@ -112,6 +114,7 @@ class FakeServices:
         self.jobs = _Jobs(cloud)
         self.job_lists = _JobLists(cloud)
         self.job_watch = _JobWatch(self.job_lists)
+        self.sync_desk = cloud.desk
         self.files = LocalFiles(cloud.files_root or settings.home.cache_dir)
 
     @property

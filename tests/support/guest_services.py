@@ -35,6 +35,7 @@ class _GuestServices(FakeServices):
         self.store = scene.real.store
         self.jobs = scene.real.jobs  # type: ignore[assignment]  # the real ones
         self.shells = scene.real.shells
+        self.sync_desk = scene.real.sync_desk  # type: ignore[assignment]  # the real one
         self.job_watch = scene.real.job_watch  # type: ignore[assignment]  # the real one
         self.sandboxes = _RealRows(scene)
 

@@ -27,6 +27,7 @@ from sbxtui.tui.widgets.lineinput import LineInput
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
 from sbxtui.tui.widgets.rows import RowList
 from tests.support.fake_services import FakeCloud, OnOutput, home_at, job, sandbox
+from tests.support.fake_sync import sync_view
 from tests.tui.acting import Act, Scene, Seen, key_of_action
 from tests.tui.driving import Driver
 
@@ -97,6 +98,8 @@ def on_a_sandbox(root: Path) -> Scene:
             Act("remove", is_asked(ConfirmScreen, "Remove"), ("escape",)),
             Act("adopt", is_asked(AskScreen, "Adopt"), ("escape",), to_stranger),
             Act("explain", is_asked(PageScreen, "two are enough"), ("escape",), fail),
+            # A screen in memory cannot be lent; on a terminal the shell gets it.
+            Act("own_shell", lambda driver: any("cannot be lent" in told for told in driver.toasts()), ("escape", "g")),
             Act("toggle_pause", lambda driver: cloud.done[-1:] == ["suspend api"], ("escape", "g")),
             Act("run", has_focus(LineInput)),
         ),
@@ -275,8 +278,8 @@ def on_a_file(root: Path) -> Scene:
             Act("row_up", is_at(0)),
             Act("row_page_down", lambda driver: view(driver).scroll_offset.y > 1),
             Act("row_page_up", is_at(0)),
-            Act("file_right", lambda driver: view(driver).scroll_offset.x > 0),
-            Act("file_left", lambda driver: view(driver).scroll_offset.x == 0),
+            Act("view_right", lambda driver: view(driver).scroll_offset.x > 0),
+            Act("view_left", lambda driver: view(driver).scroll_offset.x == 0),
             Act("file_copy", lambda driver: driver.app.clipboard.count("\n") == SCREENFULS - 1),
             Act("file_download", is_asked(AskScreen, "Download long.txt to")),
         ),
@@ -308,6 +311,41 @@ def on_jobs(root: Path) -> Scene:
             Act("job_attach", lambda driver: any("cannot be lent" in told for told in driver.toasts()), ("escape",)),
             Act("job_refresh", lambda driver: len(tab(driver).jobs) == 2, arrange=begin),
             Act("job_follow", lambda driver: "said by make" in driver.text()),
+        ),
+    )
+
+
+def on_a_sync(root: Path) -> Scene:
+    cloud = FakeCloud(sandboxes=[sandbox("api")])
+    desk = cloud.desk
+
+    def did(what: str) -> Seen:
+        return lambda driver: desk.done[-1:] == [what] or desk.done[-2:] == [what, "look"]
+
+    def begin(driver: Driver) -> None:
+        desk.show(sync_view(guest_changes=3, conflict_count=1))
+
+    def is_listed(driver: Driver) -> bool:
+        return driver.main.query_one("#sync-items", RowList).rows != [] and has_focus(RowList)(driver) is True
+
+    view = "#sync-patch"
+    return Scene(
+        cloud,
+        (
+            Act("sync_start", is_asked(AskScreen, "Sync api with"), _to("sync")),
+            Act("sync_details", is_asked(PageScreen, "lag_p95_s"), ("escape",), begin, is_ready=is_listed),
+            Act("sync_copy", is_copied("notes.md"), ("escape",)),
+            Act("sync_accept", did("accept notes.md")),
+            Act("sync_diff", lambda driver: "return 42" in driver.text(), is_ready=is_listed),
+            Act("patch_copy", lambda driver: "return 42" in driver.app.clipboard),
+            Act("patch_accept", did("accept src/app.py")),
+            Act("sync_accept_all", is_asked(ConfirmScreen, "Take over from api?"), is_ready=is_listed),
+            Act("sync_look", lambda driver: desk.done.count("look") > 3, ("escape",)),
+            Act("sync_reject", did("reject package.json")),
+            Act("patch_reject", did("reject old.txt"), ("enter",), is_ready=lambda driver: driver.main.query(view)),
+            Act("sync_undo", is_asked(ConfirmScreen, "Take back")),
+            Act("sync_pause", did("pause"), ("escape",)),
+            Act("sync_stop", is_asked(ConfirmScreen, "Stop syncing api?")),
         ),
     )
 
@@ -351,5 +389,6 @@ SCENES: tuple[Callable[[Path], Scene], ...] = (
     on_files,
     on_a_file,
     on_jobs,
+    on_a_sync,
     on_activity,
 )

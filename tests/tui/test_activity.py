@@ -36,6 +36,10 @@ def event(kind: str, subject: str = "web", seq: int = 1, at_s: float = 0, **data
         (event("files.mv", path="/b"), "sbx fs mv web SRC /b"),
         (event("sandbox.suspend.failed"), "sbx stop web"),
         (event("job.started", cli="sbx exec web -- make"), "sbx exec web -- make"),
+        (event("sandbox.network", network="allow=a:443"), "sbx network web --allow=a:443"),
+        (event("sandbox.remove.failed", error="no answer"), "sbx rm web"),
+        (event("sync.start", root="/home/you/a b"), "sbx sync web '/home/you/a b'"),
+        (event("sync.running"), "sbx sync resume web"),
         (event("budget.reached"), "budget.reached web"),
         (event("sandbox.suspend", "$(reboot)"), "sbx stop '$(reboot)'"),
     ],
@@ -47,7 +51,11 @@ def test_an_event_is_the_line_that_does_it(told: Event, line: str) -> None:
 def test_a_launch_is_one_change_with_its_duration() -> None:
     open_one = [event("sandbox.reserved", seq=1)]
     assert changes_of(open_one)[0].is_open
-    [done] = changes_of([*open_one, event("sandbox.tracked", seq=2, at_s=1.5)])
+    taken = [*open_one, event("sandbox.tracked", seq=2, at_s=0.01)]
+    assert [(one.result, one.took_s) for one in changes_of(taken)] == [("ok", None)]
+    ready = event("sandbox.facts", seq=3, at_s=1.5, changed=["guest_version", "launch"])
+    later = event("sandbox.facts", seq=4, at_s=9, changed=["launch"])
+    [done] = changes_of([*taken, ready, later])
     assert (done.line, done.result, done.took_s) == ("sbx create web", "ok", 1.5)
     [failed] = changes_of([*open_one, event("sandbox.removed", seq=2, at_s=3, reason="launch refused")])
     assert (failed.result, failed.words) == ("failed", "launch refused")
@@ -57,7 +65,7 @@ def test_a_command_is_one_change_with_its_exit_code_and_no_secret_words() -> Non
     begun = event("job.start", seq=1, job="j1", program="make")
     [change] = changes_of([begun, event("job.exit", seq=2, at_s=2, job="j1", exit_code=3)])
     assert (change.line, change.result, change.took_s) == ("sbx exec web -- make …", "exit 3", 2.0)
-    assert not change.is_failure
+    assert change.is_odd and not change.is_failure
 
 
 def test_facts_of_machines_are_no_changes_and_hostile_text_is_harmless() -> None:
@@ -98,6 +106,9 @@ async def test_the_line_is_copied_the_details_shown_and_one_sandbox_kept_apart(t
         await driver.press("g", tab_key("activity"), "tab")
         await driver.until(lambda: len(lines(driver)) == 2)
         assert status(driver) == "1 change of api · 0 failed · A: all sandboxes"
+        await driver.press("escape")
+        await driver.until(lambda: status(driver).endswith("· tab A: all sandboxes"))
+        await driver.press("tab")
         await driver.press("A")
         assert status(driver) == "2 changes of all sandboxes · 1 failed · A: this one"
         await driver.press("k", "y")
@@ -105,3 +116,13 @@ async def test_the_line_is_copied_the_details_shown_and_one_sandbox_kept_apart(t
         await driver.press("A", "enter")
         assert isinstance(driver.app.screen, PageScreen)
         assert "what     sbx stop api" in driver.text()
+
+
+async def test_commands_that_ended_with_another_code_are_told_apart_from_what_failed(tmp_path: Path) -> None:
+    for seq, code in enumerate((0, 3), start=1):
+        record(tmp_path, "job.start", "api", job=f"j{seq}", program="make")
+        record(tmp_path, "job.exit", "api", job=f"j{seq}", exit_code=code)
+    record(tmp_path, "sandbox.suspend.failed", "api", error="no answer")
+    async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api")]), size=(160, 40)) as driver:
+        await driver.press(tab_key("activity"), "tab")
+        await driver.until(lambda: status(driver).startswith("3 changes of api · 1 failed · 1 not exit 0"))

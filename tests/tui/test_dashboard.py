@@ -281,6 +281,20 @@ async def test_the_form_says_the_isolation_as_soon_as_it_is_known(tmp_path: Path
         await driver.until(lambda: "gVisor" in driver.text() and "told once" not in driver.text())
 
 
+async def test_what_is_told_never_lies_over_a_dialog_and_is_told_after_it(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three(), size=(100, 50)) as driver:
+        await driver.press("o")
+        await driver.until(lambda: "nothing failed so far" in driver.text())
+        await driver.press("i")
+        await driver.until(lambda: '"image_version": "1.0"' in driver.text())
+        assert not any(toast.display for toast in driver.app.screen.query("Toast"))
+        await driver.press("y")
+        await driver.until(lambda: "copied · esc closes" in driver.text() and driver.app.held)
+        assert "copied the page" not in driver.text()
+        await driver.press("escape")
+        await driver.until(lambda: "copied the page" in driver.text())
+
+
 async def test_the_overview_tells_what_is_known(tmp_path: Path) -> None:
     cloud = FakeCloud(sandboxes=[sandbox("api", labels={"team": "web"})])
     async with dashboard(tmp_path, cloud, size=(140, 40)) as driver:

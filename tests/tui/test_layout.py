@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import _time
 
+from sbxtui.core.model import SandboxId
 from sbxtui.tui.widgets.table import FleetTable
 from tests.support.fake_services import FakeCloud, sandbox
-from tests.tui.driving import dashboard
+from tests.tui.driving import DEADLINE_S, dashboard
 
 
 def two() -> FakeCloud:
@@ -74,3 +79,36 @@ async def test_columns_are_those_of_the_width_whenever_it_comes(tmp_path: Path) 
         table = driver.main.query_one(FleetTable)
         table._lay_out(0)
         assert "ISOLATION" in table.render_line(0).text
+
+
+async def test_an_id_stands_on_one_line_beside_the_list(tmp_path: Path) -> None:
+    long_id = SandboxId("microvm-01234567-89ab-cdef-0123-456789abcdef")
+    cloud = FakeCloud(sandboxes=[replace(sandbox("api"), id=long_id)])
+    async with dashboard(tmp_path, cloud, size=(120, 40)) as driver:
+        await driver.until(lambda: long_id in driver.text())
+
+
+async def test_the_last_column_never_touches_the_frame(tmp_path: Path) -> None:
+    told = {"isolation": "namespaces (bubblewrap) — shared host kernel"}
+    cloud = FakeCloud(sandboxes=[sandbox("a-name-as-long-as-they-come", facts=told)])
+    async with dashboard(tmp_path, cloud, size=(80, 24)) as driver:
+        await driver.until(lambda: "namespaces ┃" in driver.text())
+
+
+async def test_what_waits_for_a_moment_goes_on_even_if_the_machine_was_busy_for_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rang = asyncio.Event()
+    real, late_s = _time.get_time, itertools.count(step=60)
+
+    def time_s() -> float:
+        task = asyncio.current_task()
+        now_s: float = real()
+        return now_s + (next(late_s) if task is not None and task.get_name() == "late" else 0)
+
+    async with dashboard(tmp_path, two()) as driver:
+        monkeypatch.setattr(_time, "get_time", time_s)
+        # As the timer that a new size waits for: one that never rings would let no size count again.
+        driver.app.set_timer(0.01, rang.set, name="late")
+        async with asyncio.timeout(DEADLINE_S):
+            await rang.wait()

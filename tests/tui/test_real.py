@@ -139,8 +139,6 @@ def test_in_tmux_it_opens_shows_rows_and_gives_the_terminal_back(sbx: Sbx, tmux:
     assert "Sandboxes" not in window.screen()
 
 
-# Under load it was once left with a blank screen after the sizes: see the plan.
-@pytest.mark.slow
 def test_in_tmux_a_shell_gets_it_back_from_the_background_at_any_size(tmux: Callable[[str], Tmux]) -> None:
     window = tmux("exec env PS1='prompt> ' bash --norc --noprofile -i")
     _until(lambda: "prompt>" in window.screen(), window.screen)

@@ -28,7 +28,8 @@ from sbxtui.tui.tabs.activity import ActivityTab
 from sbxtui.tui.tabs.files import FilesTab
 from sbxtui.tui.tabs.jobs import JobsTab
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
-from tests.support import fake_services
+from sbxtui.tui.widgets.rows import RowList
+from tests.support import fake_services, fake_sync
 from tests.support.fake_services import FakeCloud, OnOutput, job, sandbox
 from tests.tui.acting import key_of_action
 from tests.tui.driving import Driver, dashboard
@@ -46,6 +47,7 @@ def still_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Noon on the first of March, in UTC."""
     monkeypatch.setattr(clock, "now", lambda: NOW)
     monkeypatch.setattr(fake_services, "now", lambda: NOW)
+    monkeypatch.setattr(fake_sync, "now", lambda: NOW)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield
@@ -101,6 +103,15 @@ async def _answer(line: str, on_output: OnOutput) -> int:
         return 0
     await on_output("err", f"sh: 1: {line}: not found\n".encode())
     return 127
+
+
+def synced(root: Path) -> FakeCloud:
+    """One that is being synced: much is still on its way, and there is something to decide on."""
+    cloud = busy(root)
+    said = {"pending": 1_300, "pushed": 1_100, "sent_bytes": 13 << 20, "conflict_count": 1, "guest_changes": 3}
+    problems = [{"path": "run.sock", "code": "not_synced"}]
+    cloud.desk.view = fake_sync.sync_view("seeding", entries=2_400, problem_count=1, problems=problems, **said)
+    return cloud
 
 
 def account(root: Path) -> FakeCloud:
@@ -162,6 +173,8 @@ def _pinned(driver: Driver) -> bool:
 TO_API = ("g", "j", "j")
 # No key: wait until something was said, and send it away.
 SAID = "said"
+# No key: wait until there is something to decide on.
+ROWS = "rows"
 SIGHTS = (
     Sight(
         "overview", busy, ("g", "j", "space"), lambda driver: driver.main.record and len(driver.main.fleet.marks) == 1
@@ -178,6 +191,13 @@ SIGHTS = (
         busy,
         (*TO_API, "$files"),
         lambda driver: driver.main.query_one(FilesTab).listing and "notes.txt" in driver.text(),
+    ),
+    Sight("sync", synced, (*TO_API, "$sync"), lambda driver: "package.json" in driver.text()),
+    Sight(
+        "sync_diff",
+        synced,
+        (*TO_API, "$sync", ROWS, "j", "enter"),
+        lambda driver: "return 42" in driver.text() and "esc closes" in driver.text(),
     ),
     Sight(
         "activity",
@@ -239,6 +259,9 @@ async def test_the_screen(sight: Sight, tmp_path: Path, snapshot: SnapshotAssert
                 # A dialog would keep what is said below it.
                 await driver.until(driver.toasts)
                 await driver.until(lambda: has_no_toasts(driver))
+                continue
+            if key == ROWS:
+                await driver.until(lambda: driver.main.query_one("#sync-items", RowList).rows)
                 continue
             go = (key_of_action(f"tab_{key[1:]}"), "tab") if key.startswith("$") else (key,)
             await driver.press(*go)

@@ -236,6 +236,18 @@ def test_a_storm_of_sizes_leaves_it_working(tmp_path: Path) -> None:
         assert term.wait() == 0
 
 
+def test_the_same_size_again_draws_everything_anew(tmp_path: Path) -> None:
+    with terminal(tmp_path) as term:
+        term.settle()
+        term.send("")
+        # The terminal was another size in between, and cut off what did not fit.
+        term.process.send_signal(signal.SIGWINCH)
+        term.read_until(b"Sandboxes")
+        term.read_until(b"1 Overview")
+        term.send("q")
+        assert term.wait() == 0
+
+
 def test_without_colour_none_is_drawn(tmp_path: Path) -> None:
     with terminal(tmp_path, NO_COLOR="1") as term:
         term.send("q")

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from rich.segment import Segments
 from rich.text import Text
-from textual import on, work
+from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
-from textual.screen import Screen
+from textual.notifications import SeverityLevel
+from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
 from textual.worker import WorkerError
 
 from sbxtui.core.text import harmless_line
@@ -78,6 +81,7 @@ class Dashboard(App[None]):
         self.look = look
         self.looks = [look]
         self._is_leaving = False
+        self.held: list[Callable[[], None]] = []
         self._only_text = OnlyText()
         self.animation_level = "none"
         for theme in THEMES:
@@ -115,6 +119,43 @@ class Dashboard(App[None]):
         for screen in self.screen_stack:
             for widget in (screen, *screen.walk_children()):
                 widget.refresh()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The same size again: the terminal had another one meanwhile, and lost what stood on it."""
+        if event.size == self.size:
+            self._draw_all(event)
+
+    def set_timer(self, *args: Any, **options: Any) -> Timer:
+        """As Textual's, but it always rings.
+
+        One of Textual's that is looked at only after its time, as on a busy machine, never does; and with the one
+        that a new size waits for, no size would ever count again.
+        """
+        timer = super().set_timer(*args, **options)
+        timer._skip = False
+        return timer
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """A toast; while a dialog is open it is held back, for it would lie over that."""
+        say = partial(super().notify, message, title=title, severity=severity, timeout=timeout, markup=markup)
+        if isinstance(self.screen, ModalScreen):
+            self.held.append(say)
+        else:
+            say()
+
+    def say_held(self) -> None:
+        """Say what was held back; the dialog is gone."""
+        held, self.held = self.held, []
+        for say in held:
+            say()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's own, and the last gate."""

@@ -12,10 +12,12 @@ from sbxtui.core.text import harmless_line
 
 _LINE_CHARS = 400
 # Told by the events around them.
-_SILENT = frozenset({"sandbox.facts", "infra.outputs"})
+_SILENT = frozenset({"sandbox.facts", "infra.outputs", "sync.stopped"})
 _FAILED = ".failed"
 _BEGINNINGS = frozenset({"sandbox.reserved", "job.start"})
-_ENDS = frozenset({"sandbox.tracked", "sandbox.removed", "job.exit", "job.remove"})
+# The control plane took a launch.
+_TAKEN = "sandbox.tracked"
+_ENDS = frozenset({_TAKEN, "sandbox.removed", "job.exit", "job.remove"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,21 @@ class Change:
         """Whether it did not work."""
         return self.result == "failed"
 
+    @property
+    def is_odd(self) -> bool:
+        """Whether it worked, and the command it ran ended with another code than 0 or by a signal."""
+        return self.result.startswith(("exit ", "signal"))
+
 
 def changes_of(events: Iterable[Event]) -> list[Change]:
     """The changes behind events, oldest first; what begins with one event and ends with another is one."""
     found: dict[int, Change] = {}
     begun: dict[tuple[str, str], int] = {}
+    taken: dict[tuple[str, str], int] = {}
     for event in events:
         if event.kind in _SILENT:
+            if _is_ready(event) and (launch := taken.pop((event.context, event.subject), None)) is not None:
+                found[launch] = replace(found[launch], took_s=(event.at - found[launch].at).total_seconds())
             continue
         place = (event.context, str(event.data.get("job", event.subject)))
         if event.kind in _BEGINNINGS:
@@ -55,15 +65,26 @@ def changes_of(events: Iterable[Event]) -> list[Change]:
         elif event.kind in _ENDS and place in begun:
             first = found[begun.pop(place)]
             found[first.seq] = _ended(first, event)
+            if event.kind == _TAKEN:
+                taken[place] = first.seq
         else:
             found[event.seq] = _change(event)
     return list(found.values())
+
+
+def _is_ready(facts: Event) -> bool:
+    """Whether a sandbox was just given what it was launched with, so that its launch is over."""
+    changed = facts.data.get("changed")
+    return isinstance(changed, list) and "launch" in changed
 
 
 def _ended(begun: Change, event: Event) -> Change:
     """A change with how it ended."""
     over = replace(begun, result="ok", took_s=(event.at - begun.at).total_seconds(), is_open=False)
     match event.kind:
+        case kind if kind == _TAKEN:
+            # Until its guest answers: that is what takes the time.
+            return replace(over, took_s=None)
         case "sandbox.removed":
             return replace(over, result="failed", words=harmless_line(str(event.data.get("reason", ""))))
         case "job.remove":
@@ -107,6 +128,7 @@ def line_of(event: Event) -> str:
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "sandbox.reserved": ("create", "{subject}"),
     "sandbox.tracked": ("create", "{subject}"),
+    "sandbox.remove": ("rm", "{subject}"),
     "sandbox.removed": ("rm", "{subject}"),
     "sandbox.adopted": ("adopt", "{id}", "{subject}"),
     "sandbox.renamed": ("rename", "{from}", "{subject}"),
@@ -125,6 +147,11 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "files.rm": ("fs", "rm", "{subject}", "{path}"),
     "files.mv": ("fs", "mv", "{subject}", "{from}", "{path}"),
     "files.cp": ("fs", "cp", "{subject}", "{from}", "{path}"),
+    "sandbox.network": ("network", "{subject}", "--{network}"),
+    "sync.start": ("sync", "{subject}", "{root}"),
+    "sync.paused": ("sync", "pause", "{subject}"),
+    "sync.running": ("sync", "resume", "{subject}"),
+    "sync.stop": ("sync", "stop", "{subject}"),
     "context.added": ("context", "add", "{subject}"),
     "context.used": ("context", "use", "{subject}"),
     "context.removed": ("context", "rm", "{subject}"),

@@ -93,6 +93,11 @@ class Status:
         return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 4)
 
 
+def tells_more(said: Mapping[str, object], before: Mapping[str, object]) -> bool:
+    """Whether figures tell more than that time went by: saying just that again and again would wake all who listen."""
+    return {**said, "last_scan_age_s": None} != {**before, "last_scan_age_s": None}
+
+
 def way_out(name: str, halts: Sequence[str]) -> str:
     """What a person does about a halt."""
     if "first_contact_deletes" in halts:

@@ -27,7 +27,7 @@ from sbxtui.services.sync.leftovers import STAGE_SUFFIX, clear_beside, sweep
 from sbxtui.services.sync.link import LiveLink
 from sbxtui.services.sync.model import Mode, OnConflict
 from sbxtui.services.sync.pair import ACCEPT_DELETES, ACCEPT_LARGE, Pair
-from sbxtui.services.sync.status import LinkState, Status, way_out
+from sbxtui.services.sync.status import LinkState, Status, tells_more, way_out
 from sbxtui.services.sync.views import ConflictView
 from sbxtui.services.sync.watch import EVERYTHING
 from sbxtui.store.ancestors import Ancestors
@@ -181,7 +181,7 @@ class Syncs:
             while True:
                 current = live.status.as_json()
                 try:
-                    if current != said:
+                    if tells_more(current, said):
                         await asyncio.to_thread(self._links.say, link, current)
                         said = current
                     await asyncio.sleep(_SAY_EVERY_S)

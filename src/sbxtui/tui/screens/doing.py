@@ -87,8 +87,9 @@ class Doing(Telling):
                 self._unmark()
 
         what = f"`{owned[0].name}`" if len(owned) == 1 else f"{len(owned)} sandboxes"
+        loss = _loss_words(owned) + f" Left alone, having no name here: {names_text(strangers)}." * bool(strangers)
         things = [f"{shown_name(one):<24} {state_text(one.state)}" for one in owned]
-        self.app.push_screen(ConfirmScreen(f"Remove {what}?", things, _loss_words(owned), "remove", owned), answered)
+        self.app.push_screen(ConfirmScreen(f"Remove {what}?", things, loss, "remove", owned), answered)
         self.look_for_losses(owned)
 
     def do_refresh(self) -> None:

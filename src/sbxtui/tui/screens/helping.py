@@ -34,6 +34,11 @@ class Helping(Doing):
         self.keymap = keymap
         self._bindings = BindingsMap(keymap.bindings())
 
+    @property
+    def dashboard(self) -> Dashboard:
+        """The application."""
+        return cast("Dashboard", self.app)
+
     def actions_here(self) -> list[Action]:
         """The actions whose keys work where the focus is."""
         raise NotImplementedError
@@ -98,10 +103,18 @@ class Helping(Doing):
 
     def do_suspend(self) -> None:
         """Stop the whole program until the shell brings it back; the terminal is given back meanwhile."""
-        if cast("Dashboard", self.app).can_suspend:
+        if self.dashboard.can_suspend:
             self.app.action_suspend_process()
         else:
             self.tell("this terminal cannot suspend programs", "warning")
+
+    def do_own_shell(self) -> None:
+        """Lend the whole terminal to a shell of one's own; the dashboard goes on unseen."""
+        selected = self.fleet.selected
+        if selected is None or not selected.is_tracked:
+            self.tell("a shell needs a sandbox with a name", "warning")
+        else:
+            self.lend(["shell", selected.name])
 
     def do_context(self) -> None:
         """Ask which context to look at."""

@@ -124,7 +124,8 @@ class MainScreen(Moving):
         bad = [one for one in message.outcomes if one.error is not None]
         words = [f"{message.done} {names_text([one.name for one in good])}"] if good else []
         # Suspending says when the platform will end it: that is worth the line.
-        words += [good[0].words] if len(good) == 1 and good[0].words not in ("", message.done) else []
+        more = good[0].words.removeprefix(message.done).lstrip("; ") if len(good) == 1 else ""
+        words += [more] if more else []
         words += [f"{len(bad)} failed"] if bad else []
         self.end_work(message.work, ": ".join(words), "warn" if bad else "good")
         keys = {shown_name(one): key_of(one) for one in message.targets}

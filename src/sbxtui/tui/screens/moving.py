@@ -142,6 +142,7 @@ class Moving(Helping):
 
     def on_screen_resume(self) -> None:
         self._show_keys()
+        self.dashboard.say_held()
 
     def on_descendant_blur(self) -> None:
         self._show_keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -27,7 +28,7 @@ class PageText(Static):
 
 
 class PageScreen(ModalScreen[None]):
-    """Shows a title and harmless text; esc, q or enter closes it, y copies the text."""
+    """Shows a title and harmless text; esc, q or enter closes it, y hands the text to `on_copy`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,question_mark", "close", "close"),
@@ -36,8 +37,9 @@ class PageScreen(ModalScreen[None]):
         Binding("k,up", "scroll(-1)", "up", show=False),
     ]
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: str, on_copy: Callable[[str], None]) -> None:
         super().__init__()
+        self._on_copy = on_copy
         self.page_title = harmless_line(title)
         self.text = harmless(text)
 
@@ -53,8 +55,9 @@ class PageScreen(ModalScreen[None]):
         self.dismiss(None)
 
     def action_copy(self) -> None:
-        self.app.copy_to_clipboard(self.text)
-        self.notify("copied, by OSC 52 (your terminal may not allow it)", markup=False)
+        self._on_copy(self.text)
+        # Where it went is told when this page is closed.
+        self.query_one("#page").border_subtitle = "copied · esc closes"
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#page-body").scroll_relative(y=lines, animate=False)

@@ -59,7 +59,7 @@ class Telling(Operations):
 
     def open_page(self, title: str, text: str) -> None:
         """Show a page of text over the dashboard."""
-        self.app.push_screen(PageScreen(title, text))
+        self.app.push_screen(PageScreen(title, text, lambda shown: self.copy(shown, "the page")))
 
     @work(exclusive=True, group="lend", exit_on_error=False)
     async def lend(self, words: Sequence[str]) -> None:
@@ -72,7 +72,10 @@ class Telling(Operations):
         except SbxError as exc:
             self.failed(f"sbx {words[0]}", exc)
         else:
-            self.tell(said or f"`sbx {words[0]}` ended with exit code {code}", "warning" if code else "information")
+            # What ended as it should is seen to be over.
+            if said or code:
+                words_said = said or f"`sbx {words[0]}` ended with exit code {code}"
+                self.tell(words_said, "warning" if code else "information")
 
     def do_notes(self) -> None:
         """Show what was said lately."""

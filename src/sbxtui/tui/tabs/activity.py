@@ -29,6 +29,7 @@ ACTIONS = (
 )
 # So many events are kept here; older ones are in `sbx events`.
 MAX_EVENTS = 500
+_RESULT_WIDTH = 8
 
 
 class ActivityTab(Tab):
@@ -139,18 +140,24 @@ class ActivityTab(Tab):
         rows.show([_row(change, rows.size.width) for change in shown])
         if was_at_end:
             rows.move_to(len(shown) - 1)
-        failed = sum(one.is_failure for one in shown)
+        failed, odd = sum(one.is_failure for one in shown), sum(one.is_odd for one in shown)
+        bad = f"{failed} failed" + f" · {odd} not exit 0" * bool(odd)
         of = "all sandboxes" if is_all else harmless_line(self._subject or "", limit=63) or "what has no name here"
-        words = f"{counted(len(shown), 'change')} of {of} · {failed} failed" if shown else f"no changes of {of} yet"
-        other = "" if self._subject is None else " · A: this one" if self.is_all else " · A: all sandboxes"
-        self.query_one("#activity-status", Static).update(words + other, layout=False)
+        words = f"{counted(len(shown), 'change')} of {of} · {bad}" if shown else f"no changes of {of} yet"
+        keys = self.keys_to("activity_scope")
+        other = "" if self._subject is None else f" · {keys}: " + ("this one" if self.is_all else "all sandboxes")
+        self.say("#activity-status", words + other)
+
+    def keys_moved(self) -> None:
+        """The line below says keys."""
+        self._draw()
 
 
 def _row(change: Change, width: int) -> Row:
     took = "" if change.took_s is None else f"{change.took_s:.1f}s"
     head = f"{change.at.astimezone():%H:%M:%S} "
-    tone = "warn" if change.is_failure else "busy" if change.is_open else "good" if change.result == "ok" else "calm"
-    room = max(0, width - 2 - len(head) - 7 - 7)
+    tone = "warn" if change.is_failure else "good" if change.result == "ok" else "busy"
+    room = max(0, width - 2 - len(head) - 1 - _RESULT_WIDTH - 7)
     actor = fitted(change.actor, min(12, room // 3)) if room > 40 else ""
     room -= cell_len(actor) + 1
     words = f"  {change.words}" if change.words else ""
@@ -158,7 +165,7 @@ def _row(change: Change, width: int) -> Row:
         str(change.seq),
         (
             (head, "muted"),
-            (f"{change.result:<6} ", tone),
+            (fitted(change.result, _RESULT_WIDTH) + " ", tone),
             (f"{took:>6} ", "muted"),
             (actor + " " if actor else "", "muted"),
             (fitted(change.line + words, max(0, room)), ""),

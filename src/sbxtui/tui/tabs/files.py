@@ -23,7 +23,7 @@ from sbxtui.tui.screens.ask import AskScreen
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.tabs.base import View
 from sbxtui.tui.tabs.filework import FileWork, Listed, Looked, Transferred
-from sbxtui.tui.widgets.fileview import FILE, FileView
+from sbxtui.tui.widgets.fileview import FILE, VIEW, FileView
 from sbxtui.tui.widgets.paths import LocalPaths
 from sbxtui.tui.widgets.rows import Row, RowList
 from sbxtui.tui.words import shown_name, state_text
@@ -41,8 +41,8 @@ ACTIONS = (
     Action("files_folder", "m", "new folder", "sbx fs mkdir NAME PATH", "Makes a folder.", 7, FILES, changes=True),
     Action("files_copy", "y", "copy path", "", "Copies its path.", 8, FILES),
     Action("files_refresh", "r", "list anew", "sbx fs ls NAME PATH", "Asks anew; wakes a sleeping one.", 9, FILES),
-    Action("file_left", "left,h", "left", scope=FILE),
-    Action("file_right", "right,l", "right", scope=FILE),
+    Action("view_left", "left,h", "left", scope=VIEW),
+    Action("view_right", "right,l", "right", scope=VIEW),
     Action("file_copy", "y", "copy", "", "What is selected, else all that is shown.", 1, FILE),
     Action("file_download", "w", "download", "sbx cp NAME:PATH DIR", "Copies it to this machine.", 2, FILE),
 )

@@ -124,7 +124,7 @@ class JobsTab(JobWork):
         """Show the jobs, or why they are not known."""
         if message.listing is not None:
             self._known[message.key] = ordered(message.listing.jobs)
-        if self.sandbox is None or message.key != key_of(self.sandbox):
+        if not self.is_about(message.key):
             return
         self._is_told = True
         if message.listing is not None:

@@ -28,6 +28,8 @@ from sbxtui.tui.words import (
 )
 
 _LABEL_WIDTH = 11
+# Padding on both sides, and the scrollbar.
+_ASIDE_WIDTH = 3
 # Shown by rows of their own, or private: a launch may hold environment variables.
 _KNOWN_FACTS = frozenset({"network", "memory_mib", "guest_version", "isolation", "launch", "ended", "kills_noted"})
 
@@ -56,7 +58,7 @@ class OverviewTab(Tab):
             self._say(Content.styled("no sandbox is selected", "$sbx-muted"))
             return
         facts = facts_of(sandbox, view.fleet, view.record, clock.now())
-        room = max(20, self.size.width - 4 - _LABEL_WIDTH - 1)
+        room = max(20, self.size.width - _ASIDE_WIDTH - _LABEL_WIDTH - 1)
         self._say(Content("\n").join(_line(*fact, room) for fact in facts))
 
     def on_resize(self) -> None:

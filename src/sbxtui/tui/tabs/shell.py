@@ -327,7 +327,7 @@ class ShellTab(ShellWork):
 
 def _running_words(running: Running) -> str:
     if running.wants_terminal:
-        return "it wants a whole terminal: enter lends it yours, ctrl+] comes back · ctrl+c interrupts"
+        return "it wants a terminal: enter lends yours, ctrl+] comes back · ctrl+c stops"
     is_pressed = running.presses and running.stop is None
     stop = "ctrl+c again kills it" if is_pressed else "ctrl+c stops"
     lend = " · ctrl+t lends it the terminal" if running.has_terminal else ""

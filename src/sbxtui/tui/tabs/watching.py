@@ -65,3 +65,7 @@ class WatchingTab(Tab):
     def is_watchable(self) -> bool:
         """Whether the tab is seen and the selected sandbox has a name here."""
         return self.display and self.main.is_open and self.sandbox is not None and self.sandbox.is_tracked
+
+    def is_about(self, key: str) -> bool:
+        """Whether what a worker tells is of the sandbox that is still selected."""
+        return self.sandbox is not None and key == key_of(self.sandbox)

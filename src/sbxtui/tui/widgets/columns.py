@@ -14,6 +14,8 @@ from sbxtui.tui.words import age_text, isolation_word, network_text, shown_name,
 
 GUTTER_WIDTH = 4
 _GAP = 2
+# What stands last never touches the frame.
+_MARGIN = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ _HIDE_ORDER = ("WHY", "IMAGE", "NET", "ISOLATION", "AGE")
 # While something is wrong, why it is stays longest that fits; so many cells tell it.
 _HIDE_ORDER_WRONG = ("IMAGE", "NET", "WHY", "ISOLATION", "AGE")
 _WRONG_WIDTH = 24
+# Before a name is cut shorter than this, other columns go.
+_NAME_WIDTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +60,16 @@ def layout(width: int, name_width: int = 0, wrong_width: int = 0) -> list[Slot]:
     `wrong_width`: the cells of the longest reason of a row that needs one, 0 when all is well.
     """
     why = replace(_WHY, min_width=max(_WHY.min_width, min(wrong_width, _WRONG_WIDTH)))
-    columns = [*ALL_COLUMNS[:-1], why]
-    for name in _HIDE_ORDER_WRONG if wrong_width else _HIDE_ORDER:
+    name = replace(_NAME, min_width=max(_NAME.min_width, min(name_width, _NAME_WIDTH)))
+    columns = [name, *ALL_COLUMNS[1:-1], why]
+    for hidden in _HIDE_ORDER_WRONG if wrong_width else _HIDE_ORDER:
         if _least(columns) <= width:
             break
-        columns = [one for one in columns if one.name != name]
+        columns = [one for one in columns if one.name != hidden]
     spare = max(0, width - _least(columns))
     slots, start = [], GUTTER_WIDTH
     for column in columns:
-        most = name_width if column is _NAME else column.max_width
+        most = name_width if column is name else column.max_width
         wanted = max(0, min(most, column.max_width) - column.min_width)
         extra = spare if column.max_width == 0 else min(spare, wanted)
         # The name takes its share first; the reason takes what is left.
@@ -109,4 +114,4 @@ def fitted(text: str, width: int) -> str:
 
 
 def _least(columns: list[Column]) -> int:
-    return GUTTER_WIDTH + sum(column.min_width for column in columns) + _GAP * (len(columns) - 1)
+    return GUTTER_WIDTH + sum(column.min_width for column in columns) + _GAP * (len(columns) - 1) + _MARGIN

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
@@ -15,18 +13,22 @@ from sbxtui.tui.actions import ROWS, SANDBOXES
 from sbxtui.tui.preview import NOTHING, Preview
 from sbxtui.tui.widgets.selecting import lit
 
-FILE = "file"
+FILE, VIEW = "file", "view"
 _SIDEWAYS_CELLS = 16
 
 
 class FileView(ScrollView, can_focus=True):
-    """A file's first part; scrolled by the keys of a list."""
+    """A file's first part, or a patch; scrolled by the keys of a list.
+
+    Args:
+        scopes: Scopes of its keys, nearest first, before those of a list.
+    """
 
     DEFAULT_CSS = "FileView { overflow-x: hidden; scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1; }"
-    SCOPES: ClassVar[tuple[str, ...]] = (FILE, ROWS, SANDBOXES)
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, scopes: tuple[str, ...] = (FILE, VIEW), *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self.SCOPES = (*scopes, ROWS, SANDBOXES)
         self.preview: Preview = NOTHING
 
     def show(self, preview: Preview) -> None:
@@ -88,11 +90,11 @@ class FileView(ScrollView, can_focus=True):
         """The end of what is shown."""
         self._go(len(self.preview.texts))
 
-    def do_file_left(self) -> None:
+    def do_view_left(self) -> None:
         """Sideways."""
         self.scroll_to(x=max(0, self.scroll_offset.x - _SIDEWAYS_CELLS), animate=False, force=True)
 
-    def do_file_right(self) -> None:
+    def do_view_right(self) -> None:
         """Sideways."""
         self.scroll_to(x=self.scroll_offset.x + _SIDEWAYS_CELLS, animate=False, force=True)
 

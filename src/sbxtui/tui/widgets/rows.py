@@ -105,11 +105,16 @@ class RowList(StyledView, can_focus=True):
             return Strip.blank(self.size.width, self._style("base"))
         is_cursor = at == self.cursor
         base = self._style(("rows--cursor" if self.is_lit else "rows--cursor-blurred") if is_cursor else "base")
+        width = self.size.width
         segments = [Segment("› " if is_cursor else "  ", base)]
         for text, tone in self.rows[at].cells:
             # Reversed, a text colour would be a background: patches instead of one bar.
             segments.append(Segment(text, base if base.reverse or not tone else base + self._tone(tone)))
-        return Strip(segments).crop_extend(0, self.size.width, base)
+        strip = Strip(segments)
+        if strip.cell_length > width:
+            # What is cut off is seen to be.
+            strip = Strip([*strip.crop(0, width - 1), Segment("…", base)])
+        return strip.crop_extend(0, width, base)
 
     def on_resize(self, event: events.Resize) -> None:
         self.virtual_size = Size(event.size.width, len(self.rows))
