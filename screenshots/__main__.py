@@ -1,4 +1,7 @@
-"""`python -m screenshots`: the real dashboard over real sandboxes of a throw-away home, as SVG and PNG files."""
+"""`python -m screenshots`: the real dashboard over real sandboxes of a throw-away home, as SVG and PNG files.
+
+With `--check` nothing is written: it tells which of the pictures there are say something else than the dashboard does.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from textual.pilot import Pilot
@@ -15,29 +18,50 @@ from bench.support import BenchHome, bench_home
 from sbxtui.settings import Settings, load
 from sbxtui.tui.app import Dashboard
 from sbxtui.tui.opening import FirstLook
+from sbxtui.tui.tabs.registry import TABS
 from sbxtui.wiring import Services
+from screenshots.words import words_of
 
 _FOLDER = Path(__file__).resolve().parent
 _SIZE = (120, 32)
 _DEADLINE_S = 60.0
+_STALE = 1
+
+
+def _tab(tab_id: str) -> str:
+    return next(str(at) for at, spec in enumerate(TABS, start=1) if spec.id == tab_id)
+
 
 # What is pressed after the picture before it, until which words are on the screen.
 SCENES: tuple[tuple[str, Sequence[str], str], ...] = (
     ("dashboard", (), "suspended"),
     ("help", ("question_mark",), "esc closes"),
     ("create", ("escape", "n"), "memory"),
-    ("run", ("escape", "e", *"uname", "space", *"-sn", "enter"), "Linux"),
-    ("files", ("escape", "3", "tab", "enter", "j", "enter"), "def answer"),
-    ("activity", ("escape", "escape", "4"), "sbx create"),
+    ("run", ("escape", "e", *"uname", "space", *"-s", "enter"), "exit 0"),
+    ("jobs", ("escape", _tab("jobs"), "tab"), "uname"),
+    ("files", ("escape", _tab("files"), "tab", "enter", "j", "enter"), "def answer"),
+    ("sync", ("escape", "escape", _tab("sync"), "tab"), "edited"),
+    ("activity", ("escape", _tab("activity"), "tab"), "sbx create"),
 )
 
 
 def main() -> int:
-    """Make every picture."""
+    """Make every picture, or check those that are there."""
+    stale: list[str] = []
+
+    def check(name: str, svg: str) -> None:
+        file = _FOLDER / f"{name}.svg"
+        if not file.exists() or words_of(file.read_text(encoding="utf-8")) != words_of(svg):
+            stale.append(name)
+
+    is_checking = sys.argv[1:] == ["--check"]
     with bench_home() as home:
         _populate(home)
-        asyncio.run(_take(load(home.env, cwd=home.folder)))
-    return 0
+        asyncio.run(_take(load(home.env, cwd=home.folder), check if is_checking else _write))
+        home.sbx("sync", "stop", "nightly")
+    if stale:
+        sys.stderr.write(f"stale: {', '.join(stale)}; `make screenshots` makes them anew\n")
+    return _STALE if stale else 0
 
 
 def _populate(home: BenchHome) -> None:
@@ -46,9 +70,15 @@ def _populate(home: BenchHome) -> None:
     source = "def answer(question: str) -> int:\\n    return 6 * 7  # whatever was asked\\n"
     home.sbx("exec", "agent-1", "--", "sh", "-c", f"mkdir src && printf '{source}' > src/answer.py && date > built.txt")
     home.sbx("stop", "review")
+    project = home.folder / "project"
+    project.mkdir()
+    (project / "answer.txt").write_text("41\n")
+    home.sbx("sync", "nightly", str(project), "--detach")
+    home.sbx("sync", "flush", "nightly")
+    home.sbx("exec", "nightly", "--", "sh", "-c", "echo 42 > answer.txt; echo done > report.txt")
 
 
-async def _take(settings: Settings) -> None:
+async def _take(settings: Settings, use: Callable[[str, str], None]) -> None:
     look = FirstLook(lambda name: Services(settings, actor="tui:you"))
     look.start()
     app = Dashboard(settings, look)
@@ -57,7 +87,7 @@ async def _take(settings: Settings) -> None:
             for name, keys, words in SCENES:
                 await pilot.press(*keys)
                 await _wait_for(pilot, app, words)
-                _write(name, app.export_screenshot(title="sbx"))
+                use(name, app.export_screenshot(title="sbx"))
     finally:
         if look.services is not None:
             look.services.close()
