@@ -40,8 +40,8 @@ SCENES: tuple[tuple[str, Sequence[str], str], ...] = (
     ("run", ("escape", "e", *"uname", "space", *"-s", "enter"), "exit 0"),
     ("jobs", ("escape", _tab("jobs"), "tab"), "uname"),
     ("files", ("escape", _tab("files"), "tab", "enter", "j", "enter"), "def answer"),
-    ("sync", ("escape", "escape", _tab("sync"), "tab"), "edited"),
-    ("activity", ("escape", _tab("activity"), "tab"), "sbx create"),
+    ("sync", ("escape", "escape", "j", _tab("sync"), "tab", "r"), "edited"),
+    ("activity", ("escape", "g", _tab("activity"), "tab"), "sbx create"),
 )
 
 

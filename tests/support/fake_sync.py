@@ -83,9 +83,7 @@ class FakeDesk:
         self._do("pause")
         self.show(sync_view("paused"))
 
-    async def resume(
-        self, row: Registration, *, accepts_deletes: bool = False, accepts_large: bool = False
-    ) -> None:
+    async def resume(self, row: Registration, *, accepts_deletes: bool = False, accepts_large: bool = False) -> None:
         self._do("resume" + " and delete" * accepts_deletes + " and send" * accepts_large)
         self.show(sync_view())
 

@@ -88,13 +88,6 @@ async def test_an_id_stands_on_one_line_beside_the_list(tmp_path: Path) -> None:
         await driver.until(lambda: long_id in driver.text())
 
 
-async def test_the_last_column_never_touches_the_frame(tmp_path: Path) -> None:
-    told = {"isolation": "namespaces (bubblewrap) — shared host kernel"}
-    cloud = FakeCloud(sandboxes=[sandbox("a-name-as-long-as-they-come", facts=told)])
-    async with dashboard(tmp_path, cloud, size=(80, 24)) as driver:
-        await driver.until(lambda: "namespaces ┃" in driver.text())
-
-
 async def test_what_waits_for_a_moment_goes_on_even_if_the_machine_was_busy_for_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

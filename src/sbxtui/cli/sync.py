@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
+from datetime import UTC, datetime
 
 from sbxtui.cli.call import Call
 from sbxtui.core.errors import Incomplete, SbxError, UsageError
@@ -204,6 +205,7 @@ def _link_json(link: Link) -> dict[str, object]:
         "running": link.is_served,
         "seen_at": iso(link.seen_at),
         **link.status,
+        "last_scan_age_s": SyncView.of(link).scan_age_s(datetime.now(UTC)),
         "state": _state(link),
     }
 

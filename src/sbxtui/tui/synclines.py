@@ -62,8 +62,8 @@ def _doing(view: SyncView, done: int, width: int) -> str:
 def _figures(view: SyncView, now: datetime, width: int) -> str:
     """As many of the figures as stand in a line."""
     parts = []
-    if (age_s := view.seconds("last_scan_age_s")) is not None:
-        parts.append(f"last full scan {short_age(now - view.seen_at + timedelta(seconds=age_s))} ago")
+    if (age_s := view.scan_age_s(now)) is not None:
+        parts.append(f"last full scan {short_age(timedelta(seconds=age_s))} ago")
     if (middle_s := view.seconds("lag_p50_s")) is not None:
         most_s = view.seconds("lag_p95_s") or middle_s
         parts.append(f"lag {middle_s * 1000:.0f} ms, p95 {most_s * 1000:.0f} ms")

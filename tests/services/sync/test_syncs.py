@@ -15,6 +15,7 @@ from sbxguest.tree.stage import Stage, stage_paths
 from sbxtui.core.errors import Conflict, NotFound, TimedOut
 from sbxtui.core.model import Registration, SandboxId
 from sbxtui.services.sync.model import Mode
+from sbxtui.services.sync.status import LinkState, Status, tells_more
 from sbxtui.services.sync.syncs import SyncSpec
 from sbxtui.store.ancestors import Ancestors
 from sbxtui.wiring import Services
@@ -141,3 +142,9 @@ async def test_files_of_a_link_that_somebody_is_at_are_not_swept_away(services: 
 def test_a_sandbox_that_is_still_launched_is_not_synced(services: Services, app: Registration, spec: SyncSpec) -> None:
     with pytest.raises(Conflict):
         services.syncs.take(replace(app, id=SandboxId("")), spec)
+
+
+def test_time_going_by_is_nothing_to_tell() -> None:
+    said = Status(state=LinkState.WATCHING, last_scan_at_s=1.0).as_json()
+    assert not tells_more({**said, "last_scan_age_s": 7.0}, said)
+    assert tells_more({**said, "pushed": 1}, said) and tells_more(said, {})

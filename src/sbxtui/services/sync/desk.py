@@ -133,9 +133,7 @@ class SyncDesk:
         """Carry nothing over for now."""
         await self._syncs.want(row, Wanted.PAUSED)
 
-    async def resume(
-        self, row: Registration, *, accepts_deletes: bool = False, accepts_large: bool = False
-    ) -> None:
+    async def resume(self, row: Registration, *, accepts_deletes: bool = False, accepts_large: bool = False) -> None:
         """Go on, with the runner where nobody acts on it; after a halt, compare anew and delete nothing.
 
         Args:

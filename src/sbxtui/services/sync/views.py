@@ -110,6 +110,11 @@ class SyncView:
         value = self.said.get(key)
         return float(value) if isinstance(value, int | float) else None
 
+    def scan_age_s(self, now: datetime) -> float | None:
+        """How long ago both sides were looked at as a whole; None before the first time."""
+        then_s = self.seconds("last_scan_age_s")
+        return None if then_s is None else round(then_s + max(0.0, (now - self.seen_at).total_seconds()), 1)
+
     @property
     def problems(self) -> tuple[tuple[str, str], ...]:
         """The first paths that are left alone, and the word for why."""

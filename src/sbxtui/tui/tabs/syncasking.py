@@ -132,9 +132,7 @@ class SyncAsking(SyncWork):
 
         def chosen(key: str | None) -> None:
             if key:
-                self.resume_sync(
-                    sandbox, accepts_deletes=key == _FIRST_DELETES, accepts_large=key == _LARGE_SEED
-                )
+                self.resume_sync(sandbox, accepts_deletes=key == _FIRST_DELETES, accepts_large=key == _LARGE_SEED)
 
         self.app.push_screen(ChooseScreen(f"Halted: {view.reason}", choices), chosen)
 

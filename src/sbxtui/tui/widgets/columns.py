@@ -60,7 +60,8 @@ def layout(width: int, name_width: int = 0, wrong_width: int = 0) -> list[Slot]:
     `wrong_width`: the cells of the longest reason of a row that needs one, 0 when all is well.
     """
     why = replace(_WHY, min_width=max(_WHY.min_width, min(wrong_width, _WRONG_WIDTH)))
-    name = replace(_NAME, min_width=max(_NAME.min_width, min(name_width, _NAME_WIDTH)))
+    room = width - _least([_NAME, _STATE]) + _NAME.min_width
+    name = replace(_NAME, min_width=max(_NAME.min_width, min(name_width, _NAME_WIDTH, room)))
     columns = [name, *ALL_COLUMNS[1:-1], why]
     for hidden in _HIDE_ORDER_WRONG if wrong_width else _HIDE_ORDER:
         if _least(columns) <= width:
