@@ -29,7 +29,7 @@ ACTIONS = (
 )
 # So many events are kept here; older ones are in `sbx events`.
 MAX_EVENTS = 500
-_RESULT_WIDTH = 8
+_RESULT_WIDTH, _MIN_WITH_ACTOR = 8, 36
 
 
 class ActivityTab(Tab):
@@ -158,7 +158,7 @@ def _row(change: Change, width: int) -> Row:
     head = f"{change.at.astimezone():%H:%M:%S} "
     tone = "warn" if change.is_failure else "good" if change.result == "ok" else "busy"
     room = max(0, width - 2 - len(head) - 1 - _RESULT_WIDTH - 7)
-    actor = fitted(change.actor, min(12, room // 3)) if room > 40 else ""
+    actor = fitted(change.actor, min(12, room // 3)) if room > _MIN_WITH_ACTOR else ""
     room -= cell_len(actor) + 1
     words = f"  {change.words}" if change.words else ""
     return Row(
