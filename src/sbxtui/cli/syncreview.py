@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 
 from sbxtui.cli.call import Call
 from sbxtui.cli.output import stdout_is_terminal
-from sbxtui.core.errors import Incomplete, UsageError
+from sbxtui.core.errors import Conflict, Incomplete, UsageError
 from sbxtui.core.text import counted, harmless_line, short_size
 from sbxtui.services.sync.branch import commit_on_branch
 from sbxtui.services.sync.compare import patch_of, whole_patch_of
