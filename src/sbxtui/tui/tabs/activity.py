@@ -29,7 +29,7 @@ ACTIONS = (
 )
 # So many events are kept here; older ones are in `sbx events`.
 MAX_EVENTS = 500
-_RESULT_WIDTH, _MIN_WITH_ACTOR = 8, 36
+_RESULT_WIDTH, _MIN_WITH_ACTOR = 8, 30
 
 
 class ActivityTab(Tab):
