@@ -84,7 +84,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("run", "e", "shell", "sbx exec NAME -- sh -lc LINE", "Runs lines in its shell.", 3, changes=True),
     Action(
         "own_shell",
-        "x",
+        "E",
         "own shell",
         "sbx shell NAME",
         "A shell of your own on your whole terminal; ctrl+] comes back.",
