@@ -32,7 +32,7 @@ def _tab(tab_id: str) -> str:
     return next(str(at) for at, spec in enumerate(TABS, start=1) if spec.id == tab_id)
 
 
-# What is pressed after the picture before it, until which words are on the screen.
+# What is pressed after the picture before it, until which words are on the screen. Without a name there is no picture.
 SCENES: tuple[tuple[str, Sequence[str], str], ...] = (
     ("dashboard", (), "suspended"),
     ("help", ("question_mark",), "esc closes"),
@@ -40,7 +40,8 @@ SCENES: tuple[tuple[str, Sequence[str], str], ...] = (
     ("run", ("escape", "e", *"uname", "space", *"-s", "enter"), "exit 0"),
     ("jobs", ("escape", _tab("jobs"), "tab"), "uname"),
     ("files", ("escape", _tab("files"), "tab", "enter", "j", "enter"), "def answer"),
-    ("sync", ("escape", "escape", "j", _tab("sync"), "tab", "r"), "edited"),
+    ("", ("escape", "escape", "j", _tab("sync"), "tab"), "watching"),
+    ("sync", ("r",), "edited"),
     ("activity", ("escape", "g", _tab("activity"), "tab"), "sbx create"),
 )
 
@@ -87,7 +88,8 @@ async def _take(settings: Settings, use: Callable[[str, str], None]) -> None:
             for name, keys, words in SCENES:
                 await pilot.press(*keys)
                 await _wait_for(pilot, app, words)
-                use(name, app.export_screenshot(title="sbx"))
+                if name:
+                    use(name, app.export_screenshot(title="sbx"))
     finally:
         if look.services is not None:
             look.services.close()
