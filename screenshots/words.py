@@ -11,8 +11,8 @@ _TEXT = re.compile(r'<text class="[^"]*-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*
 _VARYING = (
     (re.compile(r"/\S*sbx-bench-\w+"), "/PLACE"),
     (re.compile(r"[─━│┃█▁▂▃▄▅▆▇]+"), " "),
+    (re.compile(r"\b\d+(?:[.,:]\d+)*(?:ms|s|m|h|d)?\b"), "#"),
     (re.compile(r"\b[0-9a-f]*\d[0-9a-f]*\b"), "#"),
-    (re.compile(r"#[\d.,#]*(ms|s|m|h|d)?\b"), "#"),
     (re.compile(r"\s+"), " "),
 )
 
