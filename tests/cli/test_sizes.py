@@ -1,4 +1,4 @@
-"""Sizes and times on a line are what they say, or refused."""
+"""What a line says is what is meant, or refused."""
 
 from __future__ import annotations
 
@@ -26,3 +26,32 @@ def test_another_memory_size_tells_how_it_is_written(size: str) -> None:
 def test_nothing_is_not_taken_for_the_default(flag: str) -> None:
     with pytest.raises(UsageError, match="`0` is"):
         parser.parse(["create", flag, "0"])
+
+
+@pytest.mark.parametrize("line", ["cp||a1:", "cp|a1:x|", "fs|cat|a1|", "fs|rm|a1|x|", "fs|write|a1|", "fs|mv|a1||x"])
+def test_an_empty_path_is_a_mistake(line: str) -> None:
+    with pytest.raises(UsageError, match="cannot be empty"):
+        parser.parse(line.split("|"))
+
+
+@pytest.mark.parametrize("verb", ["exec", "run"])
+def test_the_usage_of_what_takes_a_command_shows_where_it_goes(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser.parse([verb, "--help"])
+    usage = capsys.readouterr().out.partition("\n\n")[0]
+    assert " ".join(usage.split()).endswith({"exec": "SANDBOX [--] CMD…", "run": "[ARN] -- CMD…"}[verb])
+
+
+@pytest.mark.parametrize(
+    ("line", "usage"), [("help", "usage: sbx "), ("help exec", "usage: sbx exec "), ("help fs ls", "usage: sbx fs ls ")]
+)
+def test_help_is_also_a_word(line: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser.parse(line.split())
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(usage)
+
+
+def test_help_for_no_verb_says_that_there_is_none() -> None:
+    with pytest.raises(UsageError, match="no verb `execute`"):
+        parser.parse(["help", "execute"])

@@ -18,7 +18,16 @@ _WORD_WIDTH = 64
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser whose mistakes are our errors."""
+    """An argparse parser whose mistakes are our errors. `tail` ends its usage: words that it never sees itself."""
+
+    tail = ""
+
+    def format_help(self) -> str:
+        """As argparse's, with the tail."""
+        if self.tail and self.usage is None:
+            usage = self.format_usage().removeprefix("usage: ").rstrip("\n")
+            self.usage = f"{usage} {self.tail}".replace("%", "%%")
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting, so that `--json` and exit codes hold for mistakes too."""
@@ -90,11 +99,12 @@ class Adder:
         self._verbs = verbs
         self._only = only
 
-    def __call__(self, name: str, handler: str, help_text: str, *, detail: str = "") -> Arguments:
+    def __call__(self, name: str, handler: str, help_text: str, *, detail: str = "", tail: str = "") -> Arguments:
         if self._verbs is None or self._only not in ("", name):
             return _UNASKED
         parser = self._verbs.add_parser(name, help=help_text, description=detail or help_text)
         parser.set_defaults(handler=f"sbxtui.cli.{handler}")
+        parser.tail = tail
         add_global_flags(parser)
         return parser
 

@@ -37,7 +37,7 @@ async def exec_(call: Call) -> int:
         return _begun(call, await call.services.jobs.start(row, command, has_stdin=call.args.stdin))
     if is_lending:
         return await run_on_terminal(call, call.services.jobs.begin(row, command))
-    watch = KillWatch(call, row)
+    watch = KillWatch(call, row.id)
     with interrupts(call) as presses:
         result = await call.services.jobs.exec(
             row, command, stdin=stdin_of(call), on_output=writer_of(call), on_started=presses.job_started
@@ -70,6 +70,7 @@ async def attach(call: Call) -> int:
         attaching = call.services.jobs.attach(job)
         is_plain = stdout_is_terminal() and not call.args.raw
         return await run_on_terminal(call, attaching, cursor=start, is_typing=not call.args.no_stdin, is_plain=is_plain)
+    watch = KillWatch(call, job.sandbox_id)
     with interrupts(call) as presses:
         presses.job_started(job)
         try:
@@ -81,7 +82,8 @@ async def attach(call: Call) -> int:
             if presses.is_left:
                 await _kill(call, job)
             raise
-    return finish(call, result)
+        killed = await watch.words(result)
+    return finish(call, result, killed=killed)
 
 
 def is_interactive_terminal(call: Call) -> bool:

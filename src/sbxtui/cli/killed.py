@@ -6,7 +6,7 @@ import asyncio
 
 from sbxtui.cli.call import Call
 from sbxtui.core.kills import Kills
-from sbxtui.core.model import ExecResult, Registration
+from sbxtui.core.model import ExecResult, SandboxId
 
 KILLED = 128 + 9
 _LOOKS, _LOOK_EVERY_S = 5, 0.1
@@ -15,9 +15,9 @@ _LOOKS, _LOOK_EVERY_S = 5, 0.1
 class KillWatch:
     """What is killed in a sandbox from now on. Costs one small file; on AWS nothing is told."""
 
-    def __init__(self, call: Call, row: Registration) -> None:
+    def __init__(self, call: Call, sandbox_id: SandboxId) -> None:
         self._call = call
-        self._row = row
+        self._sandbox_id = sandbox_id
         self._count_before = self._kills().count
 
     async def words(self, result: ExecResult) -> str:
@@ -32,4 +32,4 @@ class KillWatch:
         return ""
 
     def _kills(self) -> Kills:
-        return self._call.services.reasons.kills(self._call.services.context, self._row.id)
+        return self._call.services.reasons.kills(self._call.services.context, self._sandbox_id)

@@ -89,22 +89,20 @@ async def rm(call: Call) -> int:
     """Terminate and forget; also a machine that has no name here, by its full id."""
     await recover(call)
     try:
-        targets = resolve_targets(
-            call.services.registry, call.services.context, call.args.sandboxes, is_all=call.args.all
-        )
+        targets, failed = _targets(call)
     except SandboxNotFound:
         if len(call.args.sandboxes) == 1 and call.args.sandboxes[0].startswith("microvm-"):
             return await _rm_untracked(call, SandboxId(call.args.sandboxes[0]))
         raise
     if call.args.dry_run:
-        return show.outcomes(call.out, await for_each(targets, _would_remove))
+        return show.outcomes(call.out, [*await for_each(targets, _would_remove), *failed])
     if targets:
         noun = f"`{targets[0].name}`" if len(targets) == 1 else f"{len(targets)} sandboxes"
         await call.confirm(f"remove {noun} for good", consequences=[_loss(row, call) for row in targets])
     remove = partial(call.services.sandboxes.remove, is_waiting=call.args.wait)
     outcomes = await for_each(targets, remove)
     await _sweep_syncs(call)
-    return show.outcomes(call.out, outcomes)
+    return show.outcomes(call.out, [*outcomes, *failed])
 
 
 async def wait(call: Call) -> int:
@@ -178,8 +176,12 @@ async def _forget_ended(call: Call) -> int:
 
 async def _change_each(call: Call, act: Callable[[Registration], Awaitable[str]]) -> int:
     await recover(call)
-    targets = resolve_targets(call.services.registry, call.services.context, call.args.sandboxes, is_all=call.args.all)
-    return show.outcomes(call.out, await for_each(targets, act))
+    targets, failed = _targets(call)
+    return show.outcomes(call.out, [*await for_each(targets, act), *failed])
+
+
+def _targets(call: Call) -> tuple[list[Registration], list[Outcome]]:
+    return resolve_targets(call.services.registry, call.services.context, call.args.sandboxes, is_all=call.args.all)
 
 
 async def _remove_old(call: Call) -> None:

@@ -64,23 +64,27 @@ async def _list(call: Call, *, all_contexts: bool, with_terminated: bool, filter
     if call.out.is_json:
         call.out.json([show.sandbox_json(one) for one in rows])
     else:
-        _table(
-            call, rows, with_context=all_contexts, is_sure=not filter_text and not any(one.error for one in inventories)
-        )
+        is_known = not any(one.error for one in inventories)
+        _table(call, rows, with_context=all_contexts, empty=_nothing(filter_text) if is_known else "")
     for inventory in inventories:
         _report(call, inventory)
     _report_hidden(call, len(matching) - len(shown))
     return next((inventory.error.exit_code for inventory in inventories if inventory.error), 0)
 
 
-def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool, is_sure: bool) -> None:
+def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool, empty: str) -> None:
     if not rows:
-        # Nothing shown is not nothing there: a filter hides, and a control plane that was not reached says nothing.
-        call.out.note("no sandboxes: `sbx create` makes one" if is_sure else "nothing to show")
+        if empty:
+            call.out.note(empty)
         return
     columns = ("CONTEXT", *show.SANDBOX_COLUMNS) if with_context else show.SANDBOX_COLUMNS
     cells = [(one.context, *show.sandbox_row(one)) if with_context else show.sandbox_row(one) for one in rows]
     _print(call, columns, cells, rows)
+
+
+def _nothing(filter_text: str) -> str:
+    """What an empty list says: nothing shown is not nothing there where a filter hides."""
+    return "nothing to show" if filter_text else "no sandboxes: `sbx create` makes one"
 
 
 def _print(call: Call, columns: Sequence[str], cells: Sequence[Sequence[str]], rows: Sequence[Sandbox]) -> None:

@@ -70,7 +70,8 @@ async def reset(call: Call) -> int:
     """End all local sandboxes and delete what the local cloud kept."""
     context = _context(call)
     plane = await call.services.planes.open(context)
-    names = [row.name for row in call.services.registry.list(context.name)]
+    named: dict[str, str] = {row.id: row.name for row in call.services.registry.list(context.name)}
+    names = list(named.values())
     alive = sum(1 for one in await plane.list() if not one.state.is_gone)
     if call.args.dry_run:
         call.out.result({"sandboxes": alive, "names": names})
@@ -82,7 +83,7 @@ async def reset(call: Call) -> int:
     if call.out.is_json:
         call.out.json(ended)
     for sandbox_id in ended:
-        call.out.line(sandbox_id)
+        call.out.line(named.get(sandbox_id, sandbox_id))
     done = f"{counted(len(ended), 'sandbox', 'sandboxes')} ended, {counted(len(names), 'name')} forgotten"
     call.out.note(f"reset: {done}, and what the local cloud kept is deleted")
     return 0

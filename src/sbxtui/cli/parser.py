@@ -33,7 +33,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         UsageError: The line cannot be understood.
         SystemExit: `--help` or `--version` was printed.
     """
-    own, command = _split_command(_with_sort_joined(argv))
+    own, command = _split_command(_with_help_asked(_with_sort_joined(argv)))
     verb = verb_of(own)
     own = habits.spelled_out(verb, own)
     habits.refuse_other_meaning(verb, [*own, *command[:1]])
@@ -69,6 +69,14 @@ def _with_sort_joined(argv: Sequence[str]) -> list[str]:
         else:
             words.append(word)
     return words
+
+
+def _with_help_asked(argv: Sequence[str]) -> list[str]:
+    """`help VERB` as `VERB --help`."""
+    at = _verb_index(argv)
+    if at is None or argv[at] != "help":
+        return list(argv)
+    return [*argv[:at], *argv[at + 1 :], "--help"]
 
 
 def verb_of(argv: Sequence[str]) -> str:
@@ -158,7 +166,7 @@ def _build(only: str = "") -> Parser:
     parser = Parser(
         prog="sbx",
         description="Disposable, isolated machines for code nobody has reviewed. Without a verb: the dashboard.",
-        epilog="`sbx VERB --help` tells more of a verb.",
+        epilog="`sbx VERB --help` or `sbx help VERB` tells more of a verb.",
     )
     parser.set_defaults(handler="", verb="", context="", region="", profile="", isolation="", setup_file="")
     parser.set_defaults(json=False, quiet=False, no_input=False, debug=False, wide=False)

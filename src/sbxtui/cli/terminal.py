@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from sbxtui.cli.call import Call
 from sbxtui.cli.ended import finish
 from sbxtui.cli.keyboard import Keyboard
+from sbxtui.cli.killed import KillWatch
 from sbxtui.cli.output import terminal_kind
 from sbxtui.cli.plaintext import PlainText
 from sbxtui.cli.rawmode import RawTerminal, TerminalModes, size_of
@@ -60,13 +61,16 @@ async def run_on_terminal(
     keyboard, modes = Keyboard(sys.stdin.fileno()), TerminalModes()
     job: Job | None = None
     result: ExecResult | None = None
+    killed = ""
     try:
         async with attaching as attachment, _lent(call, attachment, modes, is_lent=is_typing):
             job = attachment.job
             cursor = await _catch_up(call, attachment, modes, cursor, is_plain=is_plain)
             stdin, shown = keyboard.typed() if is_typing else None, _shown_by(call, modes, keyboard)
             running = asyncio.ensure_future(attachment.run(cursor=cursor, stdin=stdin, on_output=shown))
+            watch = KillWatch(call, job.sandbox_id)
             result = await _until_left(running, keyboard)
+            killed = await watch.words(result) if result is not None else ""
     except asyncio.CancelledError:
         if job is not None and result is None:
             _say_left(call, job, ends_when_left=ends_when_left)
@@ -74,7 +78,7 @@ async def run_on_terminal(
     if keyboard.dropped_bytes:
         call.out.note(f"\nnote: {keyboard.dropped_bytes:,} bytes that were typed were not taken, and are lost")
     if result is not None:
-        return finish(call, result)
+        return finish(call, result, killed=killed)
     _say_left(call, job, ends_when_left=ends_when_left)
     if keyboard.has_hung_up:
         return _HUNG_UP

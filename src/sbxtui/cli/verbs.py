@@ -56,6 +56,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def path(text: str) -> str:
+    """A path: nothing at all is a variable that was empty, and no folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("a path cannot be empty")
+    return text
+
+
 def pair(text: str) -> tuple[str, str]:
     """A `KEY=VALUE` argument."""
     key, sign, value = text.partition("=")
@@ -202,11 +209,12 @@ def _commands(add: Adder) -> None:
         "oneshot:run",
         "make a sandbox for one command, and remove it",
         detail="Create, run, stream, remove: also when interrupted or killed. Ends after --timeout or one hour.",
+        tail="-- CMD…",
     )
-    run.add_argument("image_arn", nargs="?", default="", metavar="[ARN] -- CMD", help="an image ARN, then the command")
+    run.add_argument("image_arn", nargs="?", default="", metavar="ARN", help="of the image, before the --")
     _create_flags(run)
     run.add_argument("--name", default=None, help="its name while it lives")
-    execute = add("exec", "commands:exec_", "run a command in a sandbox; its exit code is ours")
+    execute = add("exec", "commands:exec_", "run a command in a sandbox; its exit code is ours", tail="[--] CMD…")
     execute.add_argument("sandbox", metavar="SANDBOX", help="name, id, or unique prefix")
     for parser in (run, execute):
         parser.add_argument(
@@ -269,8 +277,8 @@ def _job(parser: Arguments) -> None:
 def _files(add: Adder) -> None:
     copy = add("cp", "files:copy", "copy files: one side is SANDBOX:PATH")
     copy.add_argument("-r", "--recursive", action="store_true", help="copy folders")
-    copy.add_argument("source", metavar="SRC")
-    copy.add_argument("target", metavar="DST")
+    copy.add_argument("source", type=path, metavar="SRC")
+    copy.add_argument("target", type=path, metavar="DST")
     verbs = add.group("fs", "look at and change files in a sandbox")
     listed = _fs(verbs, "ls", "list a folder")
     listed.add_argument("path", nargs="?", default="", metavar="PATH")
@@ -278,16 +286,16 @@ def _files(add: Adder) -> None:
     for parser in (listed, told):
         _wide(parser)
     for parser in (told, _fs(verbs, "cat", "print files"), _fs(verbs, "mkdir", "make folders")):
-        parser.add_argument("paths", nargs="+", metavar="PATH")
+        parser.add_argument("paths", nargs="+", type=path, metavar="PATH")
     remove = _fs(verbs, "rm", "remove files")
-    remove.add_argument("paths", nargs="+", metavar="PATH")
+    remove.add_argument("paths", nargs="+", type=path, metavar="PATH")
     move, copy_inside = _fs(verbs, "mv", "move"), _fs(verbs, "cp", "copy inside the sandbox")
     for parser in (move, copy_inside):
-        parser.add_argument("source", metavar="SRC")
-        parser.add_argument("target", metavar="DST")
+        parser.add_argument("source", type=path, metavar="SRC")
+        parser.add_argument("target", type=path, metavar="DST")
     for parser in (remove, copy_inside):
         parser.add_argument("-r", "--recursive", action="store_true", help="folders too")
-    _fs(verbs, "write", "write our stdin to a file").add_argument("path", metavar="PATH")
+    _fs(verbs, "write", "write our stdin to a file").add_argument("path", type=path, metavar="PATH")
 
 
 def _fs(verbs: Adder, name: str, help_text: str) -> Arguments:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbxtui.core.model import IdlePolicy, Registration, Sandbox, SandboxRecord
+from sbxtui.core.model import VCPUS_BY_MEMORY_MIB, IdlePolicy, Registration, Sandbox, SandboxRecord
 from sbxtui.core.text import iso
 
 
@@ -12,7 +12,10 @@ def inspected_json(known: Registration | Sandbox, record: SandboxRecord) -> dict
 
 
 def registration_json(known: Registration | Sandbox) -> dict[str, object]:
-    """What is known here of a sandbox; never the environment it was launched with."""
+    """What is known here of a sandbox; of the environment it was launched with the names alone.
+
+    `workdir` and `env_names` are null where nobody here was told.
+    """
     return {
         "name": known.name or None,
         "id": known.id or None,
@@ -22,9 +25,16 @@ def registration_json(known: Registration | Sandbox) -> dict[str, object]:
         "network": known.facts.get("network"),
         "isolation": known.facts.get("isolation"),
         "memory_mib": known.facts.get("memory_mib"),
+        "cpus": _cpus(known.facts.get("memory_mib")),
+        "workdir": known.facts.get("workdir") or None,
+        "env_names": known.facts.get("env_names"),
         "labels": dict(known.labels),
         "created_at": iso(known.created_at),
     }
+
+
+def _cpus(memory_mib: object) -> int | None:
+    return VCPUS_BY_MEMORY_MIB.get(memory_mib) if isinstance(memory_mib, int) else None
 
 
 def record_json(record: SandboxRecord) -> dict[str, object]:

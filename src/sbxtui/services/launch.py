@@ -242,7 +242,8 @@ class Launcher:
         except UsageError as exc:
             await self._end(registration, f"its guest refused how it was to be launched: {exc.message}")
             raise
-        return {"guest_version": hello.guest_version, "isolation": hello.isolation}
+        workdir = given["workdir"] or hello.workdir
+        return {"guest_version": hello.guest_version, "isolation": hello.isolation, "workdir": workdir}
 
     def _bind(self, registration: Registration, record: SandboxRecord) -> Registration:
         return self._registry.bind(

@@ -79,6 +79,8 @@ class LaunchPlan:
             "purpose": self.options.purpose,
             "network": self.network,
             "memory_mib": self.version.memory_mib,
+            # Never the values: facts are shown to everybody.
+            "env_names": sorted(self.env),
             "launch": {"env": dict(self.env), "workdir": self.workdir},
         }
 

@@ -298,7 +298,12 @@ class Sandboxes:
         except SbxError as exc:
             log.info("%s does not tell who it is: %s", row.name, exc.message)
             return {}, ""
-        return {"isolation": hello.isolation, "guest_version": hello.guest_version}, hello.name
+        facts: dict[str, object] = {
+            "isolation": hello.isolation,
+            "guest_version": hello.guest_version,
+            "workdir": hello.workdir,
+        }
+        return facts, hello.name
 
     async def _look(self, row: Registration) -> SandboxRecord | None:
         plane = await self._planes.open(self._context)

@@ -27,25 +27,30 @@ class Outcome:
 
 def resolve_targets(
     registry: Registry, context: Context, references: Sequence[str], *, is_all: bool
-) -> list[Registration]:
-    """Rows for what was named, each once, in the order named.
+) -> tuple[list[Registration], list[Outcome]]:
+    """Rows for what was named, each once, in the order named; of several names, those that failed hold up no other.
 
     Raises:
         UsageError: Nothing was named, or names were given together with "all".
-        SandboxNotFound: A name, id or prefix fits nothing, or a glob matches nothing.
-        AmbiguousReference: A prefix fits more than one.
+        SandboxNotFound: The only name, id or prefix fits nothing, or the only glob matches nothing.
+        AmbiguousReference: The only prefix fits more than one.
     """
     if is_all and references:
         raise UsageError("--all and names exclude each other", hint="leave one of them out")
     if is_all:
-        return registry.list(context.name)
+        return registry.list(context.name), []
     if not references:
         raise UsageError("no sandbox was named", hint="give a name, or --all")
     found: dict[str, Registration] = {}
+    failed: list[Outcome] = []
     for reference in references:
-        for row in _matches(registry, context, reference):
-            found.setdefault(row.name, row)
-    return list(found.values())
+        try:
+            found.update({row.name: row for row in _matches(registry, context, reference)})
+        except SbxError as exc:
+            if len(references) == 1:
+                raise
+            failed.append(Outcome(reference, error=exc))
+    return list(found.values()), failed
 
 
 async def for_each(targets: Sequence[Registration], act: Callable[[Registration], Awaitable[str]]) -> list[Outcome]:

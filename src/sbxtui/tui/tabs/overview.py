@@ -31,7 +31,9 @@ _LABEL_WIDTH = 11
 # Padding on both sides, and the scrollbar.
 _ASIDE_WIDTH = 3
 # Shown by rows of their own, or private: a launch may hold environment variables.
-_KNOWN_FACTS = frozenset({"network", "memory_mib", "guest_version", "isolation", "launch", "ended", "kills_noted"})
+_KNOWN_FACTS = frozenset(
+    ("network", "memory_mib", "workdir", "env_names", "guest_version", "isolation", "launch", "ended", "kills_noted")
+)
 
 
 class OverviewTab(Tab):
