@@ -9,7 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 TESTS  ?= not slow and not soak
-JOBS   ?= 2
+JOBS   ?= 3
 
 # A stamp belongs to one folder: a virtual environment holds absolute paths and breaks when its checkout is moved or copied.
 HERE      := $(firstword $(shell pwd | cksum))

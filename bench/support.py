@@ -45,13 +45,14 @@ class BenchHome:
 @contextmanager
 def bench_home() -> Iterator[BenchHome]:
     """A fresh home; afterwards its sandboxes and its local cloud are gone."""
-    with tempfile.TemporaryDirectory(prefix="sbx-bench-") as name:
+    # What was told to stop may write its last word while the folder goes.
+    with tempfile.TemporaryDirectory(prefix="sbx-bench-", ignore_cleanup_errors=True) as name:
         env = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
         home = BenchHome(Path(name), {**env, "SBX_HOME": name, "NO_COLOR": "1"})
         try:
             yield home
         finally:
-            for closing in (("rm", "--all", "--yes"), ("local", "stop")):
+            for closing in (("rm", "--all", "--yes"), ("runner", "stop"), ("local", "stop")):
                 subprocess.run(
                     [*SBX, *closing],
                     env=home.env,

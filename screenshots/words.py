@@ -9,8 +9,11 @@ from collections import defaultdict
 _TEXT = re.compile(r'<text class="[^"]*-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>', re.DOTALL)
 # Ids, numbers, ages, places, and how much room they leave.
 _VARYING = (
+    (re.compile(r"\bmicrovm-[0-9a-f-]+"), "microvm-#"),
     (re.compile(r"/\S*sbx-bench-\w+"), "/PLACE"),
     (re.compile(r"[─━│┃█▁▂▃▄▅▆▇]+"), " "),
+    # A dialog may cover the beginning of an age.
+    (re.compile(r"(?:\b\d*[smhd]\s)?\bago\b"), "#"),
     (re.compile(r"\b\d+(?:[.,:]\d+)*(?:ms|s|m|h|d)?\b"), "#"),
     (re.compile(r"\b[0-9a-f]*\d[0-9a-f]*\b"), "#"),
     (re.compile(r"\s+"), " "),
