@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sbxtui.core.errors import SbxError
 from sbxtui.localcloud.keeper_processes import descendants
 from sbxtui.localcloud.spec import SandboxSpec
 from tests.support.sandboxes import Place, Ran, RunningSandbox, require_runtime, running
@@ -100,7 +101,7 @@ async def _answers(sandbox: RunningSandbox) -> Ran:
             ran = await sandbox.run("echo ok")
             if ran.code == 0:
                 return ran
-        except (AssertionError, OSError, ValueError):
+        except (AssertionError, OSError, ValueError, SbxError):
             await asyncio.sleep(0.05)
 
 
