@@ -152,7 +152,9 @@ def test_in_tmux_a_shell_gets_it_back_from_the_background_at_any_size(tmux: Call
     _until(lambda: "no sandboxes yet" in window.screen(), window.screen)
     for columns, rows in ((40, 12), (200, 60), (10, 3), (80, 24)):
         window("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))
-    _until(lambda: "no sandboxes yet" in window.screen() and "quit" in window.screen().splitlines()[23], window.screen)
+    _until(
+        lambda: "no sandboxes yet" in window.screen() and "? help" in window.screen().splitlines()[23], window.screen
+    )
     window.press("q")
     _until(lambda: window.screen().rstrip().endswith("prompt>"), window.screen)
 

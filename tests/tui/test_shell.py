@@ -136,7 +136,7 @@ async def test_a_whole_screen_is_offered_the_terminal_and_kept_out_of_the_lines(
             driver,
             "printf 'plain\\n\\033[?1049hdrawn'; while ! [ -e go ]; do sleep 0.05; done; printf '\\033[?1049lend'",
         )
-        await driver.until(lambda: "enter lends it yours" in status(driver))
+        await driver.until(lambda: "enter lends yours" in status(driver))
         await driver.press("enter")
         # A screen in memory is no terminal.
         await driver.until(lambda: any("cannot be lent" in words for words in driver.toasts()))
