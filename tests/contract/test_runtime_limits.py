@@ -18,7 +18,8 @@ from tests.support.sandboxes import Place, Ran, RunningSandbox, require_runtime,
 pytestmark = pytest.mark.long
 
 ANSWERS_AGAIN_S = 5.0
-MEMORY_MIB, PIDS, TMPFS_MIB, DISK_MIB = 256, 64, 64, 128
+# Twice the disk fits into the memory, for what is written may count as that, too.
+MEMORY_MIB, PIDS, TMPFS_MIB, DISK_MIB = 384, 64, 64, 128
 
 FORK_BOMB = """python3 -c '
 import os, time

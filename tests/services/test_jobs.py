@@ -168,7 +168,8 @@ async def test_a_terminal_is_typed_into_resized_and_left_without_ending_it(scene
 
 async def test_what_a_job_that_keeps_printing_has_said_comes_to_an_end(scene: Scene) -> None:
     services, row, _ = scene
-    job = await services.jobs.start(row, Command(["yes", "line"]))
+    # Not so fast that the log turns over while it is looked at.
+    job = await services.jobs.start(row, Command(["sh", "-c", "while head -c 65536 /dev/zero; do sleep 0.001; done"]))
     try:
         async with asyncio.timeout(60):
             while (job := await services.jobs.look(job)).cursor < 3 << 20:
