@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.support.on_terminal import OnTerminal, sbx_on_terminal
+from tests.support.on_terminal import OnTerminal, follows_its_window_and_is_interrupted, sbx_on_terminal
 from tests.support.sbx import Sbx
 
 RUN = ("run", "-it", "-m", "512")
@@ -30,12 +30,7 @@ def test_a_one_shot_on_a_terminal_is_typed_into_resized_and_removed(sbx: Sbx) ->
         terminal.type(b"stty size; test -t 0 && echo it''s mine\r")
         terminal.see(b"33 91")
         terminal.see(b"its mine")
-        terminal.resize(120, 40)
-        terminal.type(b"until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo re''sized\r")
-        terminal.see(b"resized")
-        terminal.type(b"sleep 100\r")
-        terminal.see(b"sleep 100\r\n")
-        terminal.type(b"\x03")
+        follows_its_window_and_is_interrupted(terminal)
         terminal.type(b"exit 5\r")
         assert terminal.wait() == 5
         assert terminal.modes() == before

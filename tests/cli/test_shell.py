@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.on_terminal import sbx_on_terminal
+from tests.support.on_terminal import follows_its_window_and_is_interrupted, sbx_on_terminal
 from tests.support.sbx import Sbx
 
 
@@ -28,12 +28,7 @@ def test_a_shell_knows_its_size_and_kind_at_once_and_follows_the_window(sbx: Sbx
         terminal.type(b"stty size; echo kind=$TERM\r")
         terminal.see(b"33 91")
         terminal.see(b"kind=screen-256color")
-        terminal.resize(120, 40)
-        terminal.type(b"until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo re''sized\r")
-        terminal.see(b"resized")
-        terminal.type(b"sleep 100\r")
-        terminal.see(b"sleep 100\r\n")
-        terminal.type(b"\x03")
+        follows_its_window_and_is_interrupted(terminal)
         terminal.type(b"echo s''till; exit 5\r")
         terminal.see(b"still")
         assert terminal.wait() == 5

@@ -120,3 +120,13 @@ def sbx_on_terminal(
         yield terminal
     finally:
         terminal.close()
+
+
+def follows_its_window_and_is_interrupted(terminal: OnTerminal) -> None:
+    """A shell there hears of its window's new size, and Ctrl-C ends what it runs."""
+    terminal.resize(120, 40)
+    terminal.type(b"until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo re''sized\r")
+    terminal.see(b"resized")
+    terminal.type(b"sleep 100\r")
+    terminal.see(b"sleep 100\r\n")
+    terminal.type(b"\x03")

@@ -71,9 +71,8 @@ async def top(call: Call) -> int:
         elif not rows and inventory.error is None:
             call.out.note("no sandboxes: `sbx create` makes one")
         else:
-            call.out.table(
-                _COLUMNS, [_row(one) for one in rows], cuts=_CUTS, is_wide=call.args.wide, names=_names(rows)
-            )
+            names = [one.sandbox.name for one in rows]
+            call.out.table(_COLUMNS, [_row(one) for one in rows], cuts=_CUTS, is_wide=call.args.wide, names=names)
         if not call.args.watch:
             return inventory.error.exit_code if inventory.error else 0
         await asyncio.sleep(interval_s)
@@ -122,17 +121,12 @@ def _sorted(found: Sequence[SandboxUsage], key: str) -> list[SandboxUsage]:
     return sorted(rows, key=lambda one: -1.0 if one.usage is None else _SORTS[key](one.usage), reverse=True)
 
 
-def _names(rows: Sequence[SandboxUsage]) -> list[str]:
-    return [one.sandbox.name for one in rows]
-
-
 def _json(one: SandboxUsage) -> dict[str, object]:
-    known = {"usage": None} if one.usage is None else {"usage": usage_json(one.usage)}
     return {
         "name": one.sandbox.name,
         "id": one.sandbox.id,
         "state": one.sandbox.state,
-        **known,
+        "usage": None if one.usage is None else usage_json(one.usage),
         "note": one.why or None,
     }
 
