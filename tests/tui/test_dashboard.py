@@ -14,7 +14,7 @@ from sbxtui.core.errors import ControlUnavailable, QuotaExceeded, StoreTooNew
 from sbxtui.core.jobs import JobState
 from sbxtui.core.model import Context, ContextKind, ContextName, SandboxState
 from sbxtui.tui.screens.confirm import ConfirmScreen
-from sbxtui.tui.screens.create import CreateScreen
+from sbxtui.tui.screens.create import CreateScreen, Ground
 from sbxtui.tui.screens.page import PageScreen
 from sbxtui.tui.widgets import bars
 from tests.support.fake_services import FakeCloud, job, sandbox
@@ -381,3 +381,19 @@ async def test_a_sandbox_that_changes_state_elsewhere_changes_here(tmp_path: Pat
         await driver.press("r")
         await driver.until(lambda: "x ended" in driver.text())
         assert "out of memory" in driver.text()
+
+
+async def test_a_dialog_may_be_told_more_before_it_is_drawn(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, three()) as driver:
+        asking = ConfirmScreen("Remove?", ["api"], "lost", "remove")
+        shown = driver.app.push_screen(asking)
+        asking.tell_more([["2 jobs"]])
+        await shown
+        await driver.until(lambda: "2 jobs" in driver.text())
+        making = CreateScreen(
+            Ground(Context(ContextName("local"), ContextKind.LOCAL), "", image="", memory_mib=0, egress_connector="")
+        )
+        shown = driver.app.push_screen(making)
+        making.tell_isolation("told at last")
+        await shown
+        await driver.until(lambda: "told at last" in driver.text())

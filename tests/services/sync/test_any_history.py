@@ -37,6 +37,8 @@ class History:
     def __init__(self, seed: int, root: Path) -> None:
         self.random = random.Random(seed)
         self.root = root
+        self.waste = root / "waste"
+        self.waste.mkdir()
         self.written: set[str] = set()
         self.removed: set[str] = set()
         self.log: list[str] = []
@@ -66,8 +68,14 @@ class History:
         return self.random.random() < 0.1
 
     def edit(self, two: TwoFolders) -> None:
-        """A person, or the sandbox, writes, removes or moves something."""
+        """A person, or the sandbox, writes, removes or moves something; whoever is faster wins."""
         self.operations += 1
+        try:
+            self._edit(two)
+        except (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            self.log.append(f"too late: {error}")
+
+    def _edit(self, two: TwoFolders) -> None:
         side = self.random.choice([two.here, two.there])
         path = side / self.random.choice(NAMES)
         what = self.random.choice(_EDITS)
@@ -103,7 +111,6 @@ class History:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._forget(path)
         content = f"{len(self.written)} {self.random.random()} {'x' * self.random.choice([0, 0, 0, 70_000])}"
-        self.written.add(content)
         # As editors do: in place, or by another file that takes the name.
         if self.random.random() < 0.5:
             path.write_text(content)
@@ -111,20 +118,17 @@ class History:
             temporary = path.with_name(f"4913{self.random.random()}")
             temporary.write_text(content)
             temporary.rename(path)
+        self.written.add(content)
 
     def _forget(self, path: Path) -> None:
-        """What its owner overwrites or removes is gone by their own will."""
+        """What its owner overwrites is gone by their own will."""
         if path.is_file():
             self.removed.add(path.read_text())
 
     def _remove(self, path: Path) -> None:
-        if path.is_dir():
-            for below in path.rglob("*"):
-                self._forget(below)
-            shutil.rmtree(path)
-        elif path.exists():
-            self._forget(path)
-            path.unlink()
+        # In one step, for a link's process may write below it meanwhile: its owner removed that as well.
+        if os.path.lexists(path):
+            path.rename(self.waste / str(self.operations))
 
     def _move(self, path: Path, target: Path) -> None:
         if path.is_file() and not target.exists() and target.parent.is_dir():

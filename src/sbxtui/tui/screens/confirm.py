@@ -48,6 +48,8 @@ class ConfirmScreen(ModalScreen[bool]):
         self.verb = verb
         self.about = about
         self._more: list[list[str]] = []
+        # Made here, not in compose: more may be told as soon as this is the screen, before its widgets are there.
+        self._list = Static(self._things_text(), markup=False, id="confirm-list")
 
     @property
     def is_typed(self) -> bool:
@@ -60,7 +62,7 @@ class ConfirmScreen(ModalScreen[bool]):
             dialog.border_title = Content(self.question)
             dialog.border_subtitle = "esc cancels" if self.is_typed else "y confirms · esc cancels"
             with VerticalScroll(id="confirm-things", can_focus=False):
-                yield Static(self._things_text(), markup=False, id="confirm-list")
+                yield self._list
             yield Static(self.consequence, markup=False, id="confirm-consequence")
             if self.is_typed:
                 yield Static(f"Type {len(self.things)} and press enter to {self.verb} all of them:", markup=False)
@@ -91,7 +93,7 @@ class ConfirmScreen(ModalScreen[bool]):
     def tell_more(self, more: Sequence[Sequence[str]]) -> None:
         """Say more of each thing, in lines below it; `more` is in the order of the things."""
         self._more = [[harmless_line(line) for line in lines] for lines in more]
-        self.query_one("#confirm-list", Static).update(self._things_text())
+        self._list.update(self._things_text())
 
     def _things_text(self) -> str:
         lines = []

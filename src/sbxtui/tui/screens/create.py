@@ -67,6 +67,8 @@ class CreateScreen(ModalScreen[Wish | None]):
         super().__init__()
         self._ground = ground
         self._default_mib = ground.memory_mib if ground.memory_mib in MEMORY_SIZES_MIB else DEFAULT_MEMORY_MIB
+        # Made here, not in compose: it may be told as soon as this is the screen, before its widgets are there.
+        self._isolation = Static(_isolation_words(ground.isolation), id="create-isolation", markup=False)
 
     def compose(self) -> ComposeResult:
         ground = self._ground
@@ -84,7 +86,7 @@ class CreateScreen(ModalScreen[Wish | None]):
             yield _Label("When idle")
             yield Picker(_idle_choices(ground.context), id="create-idle")
             yield _Label("Isolation")
-            yield Static(_isolation_words(ground.isolation), id="create-isolation", markup=False)
+            yield self._isolation
             yield Static("", markup=False, id="create-cli")
             with Horizontal(id="create-buttons"):
                 yield Button("Create", id="create-yes", compact=True)
@@ -96,7 +98,7 @@ class CreateScreen(ModalScreen[Wish | None]):
 
     def tell_isolation(self, isolation: str) -> None:
         """Say how it will be isolated, which is known only once the cloud runs."""
-        self.query_one("#create-isolation", Static).update(_isolation_words(isolation))
+        self._isolation.update(_isolation_words(isolation))
 
     @on(Input.Changed)
     @on(Picker.Changed)
