@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,6 +130,15 @@ async def test_the_sync_facade_works_inside_a_running_loop_too(sbx: Sbx) -> None
     attached.close()
     with pytest.raises(SandboxNotFound):
         SyncSandbox.attach("nobody")
+
+
+def test_the_sync_facade_names_each_method_of_a_sandbox_with_its_signature_and_words() -> None:
+    told = {name for name in dir(Sandbox) if not name.startswith("_")}
+    assert {name for name in dir(SyncSandbox) if not name.startswith("_")} == told
+    for name in told - {"name", "id", "endpoint"}:
+        one, twin = getattr(Sandbox, name), getattr(SyncSandbox, name)
+        assert inspect.signature(twin) == inspect.signature(one), name
+        assert not inspect.iscoroutinefunction(twin) and twin.__doc__ == one.__doc__, name
 
 
 async def test_what_was_closed_says_so(sbx: Sbx) -> None:

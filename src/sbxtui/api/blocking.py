@@ -1,0 +1,104 @@
+"""The API for programs without asyncio: each method of `Sandbox` named once more, with its signature and its words."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from sbxtui.api.sandbox import Sandbox
+from sbxtui.core.loopthread import LoopThread
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def blocking(
+    method: Callable[Concatenate[Sandbox, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncSandbox, P], T]:
+    """`method` of `Sandbox` as one of `SyncSandbox` that returns when it is done; an interrupt cancels it."""
+
+    @functools.wraps(method)
+    def run(self: SyncSandbox, /, *args: P.args, **options: P.kwargs) -> T:
+        return self._run(method(self._sandbox, *args, **options))
+
+    return run
+
+
+def making(make: Callable[P, Coroutine[Any, Any, Sandbox]]) -> classmethod[SyncSandbox, P, SyncSandbox]:
+    """`make` of `Sandbox` as a way to have a `SyncSandbox`."""
+
+    def run(kind: type[SyncSandbox], /, *args: P.args, **options: P.kwargs) -> SyncSandbox:
+        loop = LoopThread()
+        try:
+            return kind(loop.run(make(*args, **options)), loop)
+        except BaseException:
+            loop.close()
+            raise
+
+    # Not of the bound method: a wrapper's own first argument stands before its.
+    return classmethod(functools.wraps(getattr(make, "__func__", make))(run))
+
+
+class SyncSandbox:
+    """`Sandbox` for programs without asyncio, and for notebooks: the same methods, each returns when it is done."""
+
+    def __init__(self, sandbox: Sandbox, loop: LoopThread) -> None:
+        self._sandbox = sandbox
+        self._loop = loop
+
+    create = making(Sandbox.create)
+    attach = making(Sandbox.attach)
+    exec = blocking(Sandbox.exec)
+    start = blocking(Sandbox.start)
+    stop = blocking(Sandbox.stop)
+    read_file = blocking(Sandbox.read_file)
+    write_file = blocking(Sandbox.write_file)
+
+    @property
+    def name(self) -> str:
+        """Its name here."""
+        return self._sandbox.name
+
+    @property
+    def id(self) -> str:
+        """Its id at the control plane."""
+        return self._sandbox.id
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port of its endpoint, without a scheme."""
+        return self._sandbox.endpoint
+
+    def terminate(self) -> None:
+        """End it for good, free its name, and close. Doing it again is harmless."""
+        if not self._sandbox._has_ended:
+            self._run(self._sandbox.terminate())
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it; the sandbox itself is left as it is. Closing twice is harmless."""
+        self._sandbox.close()
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if not self._loop.is_closed:
+                self._loop.run(self._sandbox.__aexit__(kind, error, traceback))
+        finally:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<SyncSandbox {self.name} {self.id}>"
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed:
+            work.close()
+            raise self._sandbox._closed()
+        return self._loop.run(work)
