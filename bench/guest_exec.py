@@ -9,8 +9,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import httpx
-
 from bench.support import Row, bare_true, quantiles, quantiles_ms
 from sbxtui.guest.client import GuestClient
 from tests.support.guest_process import GuestProcess, children_of, running_guest
@@ -29,7 +27,7 @@ async def _run() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         async with running_guest(Path(folder)) as guest, GuestClient(guest.url, None) as client:
             idle = _memory(guest)
-            return [*idle, *await _spawns(guest, client), *await _streams(guest, client)]
+            return [*idle, *await _spawns(client), *await _streams(guest, client)]
 
 
 def _memory(guest: GuestProcess) -> list[Row]:
@@ -46,31 +44,22 @@ def _memory(guest: GuestProcess) -> list[Row]:
     return [*rows, ("memory idle: all", f"{total_kib / 1024:.1f} MiB PSS", "")]
 
 
-async def _spawns(guest: GuestProcess, client: GuestClient) -> list[Row]:
+async def _spawns(client: GuestClient) -> list[Row]:
     async def by_client() -> None:
         await client.exec(["true"])
 
-    count = 0
-    async with httpx.AsyncClient(base_url=guest.url) as http:
+    async def hello() -> None:
+        await client.hello()
 
-        async def by_guest() -> None:
-            nonlocal count
-            count += 1
-            await http.post("/v2/jobs?wait_s=5", json={"id": f"bench{count}", "argv": ["/bin/true"]})
-
-        async def healthz() -> None:
-            await http.get("/healthz")
-
-        base = await quantiles_ms(bare_true, runs=_RUNS)
-        request = await quantiles_ms(healthz, runs=_RUNS)
-        guest_level = await quantiles_ms(by_guest, runs=_RUNS)
-        client_level = await quantiles_ms(by_client, runs=_RUNS)
-    net = (guest_level[0] - request[0], guest_level[1] - request[1])
+    base = await quantiles_ms(bare_true, runs=_RUNS)
+    request = await quantiles_ms(hello, runs=_RUNS)
+    whole = await quantiles_ms(by_client, runs=_RUNS)
+    net = (whole[0] - request[0], whole[1] - request[1])
     return [
         ("true: posix_spawn + waitpid", quantiles(base), "1x"),
-        ("one request to the guest (/healthz)", quantiles(request), ""),
+        ("one request to the guest (hello)", quantiles(request), ""),
         ("true: in the guest, less that request", quantiles(net), f"+{net[0] - base[0]:.2f} ms p10, at most 2 ms"),
-        ("true: GuestClient.exec", quantiles(client_level), f"+{client_level[0] - base[0]:.2f} ms p10, at most 8 ms"),
+        ("true: GuestClient.exec", quantiles(whole), f"+{whole[0] - base[0]:.2f} ms p10, at most 8 ms"),
     ]
 
 

@@ -246,7 +246,8 @@ class _Init:
             case "signal":
                 self._signal(key, message)
             case "drop":
-                self._store.drop(key, message["names"])
+                for dropped, names in message["drops"]:
+                    self._store.drop(dropped, names)
             case "unput":
                 self._store.unput(str(message["name"]))
             case "put":

@@ -32,6 +32,7 @@ class InitClient:
 
     def __init__(self, fd: int) -> None:
         self._link = Link(socket.socket(fileno=fd))
+        self._drops: list[tuple[str, tuple[str, ...]]] = []
         self.on_message: Callable[[str, dict[str, Any]], None] = _ignore
         self.on_lost: Callable[[], None] = _nothing
 
@@ -76,8 +77,17 @@ class InitClient:
         self._post({"op": "signal", "job": key, "sig": number, "to": to})
 
     def drop(self, key: str, *names: str) -> None:
-        """Have init close some of a job's descriptors, or, with no names, forget the job."""
-        self._post({"op": "drop", "job": key, "names": list(names)})
+        """Have init close some of a job's descriptors, or, with no names, forget the job.
+
+        Said together with what else is dropped in this turn of the loop: each message wakes init.
+        """
+        self._drops.append((key, names))
+        if len(self._drops) > 1:
+            return
+        try:
+            asyncio.get_running_loop().call_soon(self._flush_drops)
+        except RuntimeError:
+            self._flush_drops()
 
     def put(self, name: str, data: bytes) -> None:
         """Have init keep `data` under a name."""
@@ -91,7 +101,17 @@ class InitClient:
         """Have init forget what it keeps under a name."""
         self._post({"op": "unput", "name": name})
 
+    def _flush_drops(self) -> None:
+        drops, self._drops = self._drops, []
+        if drops:
+            self._send({"op": "drop", "drops": drops})
+
     def _post(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
+        # In order: an id that was given up may be taken again at once.
+        self._flush_drops()
+        self._send(message, fds)
+
+    def _send(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
         # Duplicates, because the message may have to wait while the caller closes its own.
         copies = [os.dup(fd) for fd in fds or ()]
         self._link.post(message, copies, closes_fds=True)

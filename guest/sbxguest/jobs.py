@@ -37,7 +37,10 @@ class JobTable:
         self._state = state
         self._clock = clock
         self._jobs: dict[str, Job] = {}
-        self._finished: dict[str, Job] = {}
+        # Those that run or left something running; the others, in the order they ended, and what their logs take.
+        self._live: dict[str, Job] = {}
+        self._over: dict[str, Job] = {}
+        self._over_bytes = 0
         self.on_finished: Callable[[Job], None] = _nothing
         init.on_message = self._on_init
 
@@ -160,6 +163,8 @@ class JobTable:
                 self._check_start(job)
             except WireError:
                 return  # whoever waits for this start is told
+        elif job.is_empty:
+            self._settle(job)
 
     # -- the budget ---------------------------------------------------------------------------------------------------
 
@@ -168,8 +173,7 @@ class JobTable:
 
         What a finished job left running writes into its pipes and is signalled through it: that one stays.
         """
-        over = [job for job in self._finished.values() if job.is_empty]
-        live = [job for job in self._jobs.values() if not (job.is_finished and job.is_empty)]
+        live = self._live.values()
         if len(live) >= LIVE_JOBS_MAX:
             raise WireError(
                 429,
@@ -179,16 +183,15 @@ class JobTable:
             )
         live_bytes = sum(job.log.size_bytes if job.is_finished else job.log.ring_bytes for job in live)
         ring_bytes = ring_of(ring_bytes, live_bytes=live_bytes, live_count=len(live))
-        over_bytes = sum(job.log.size_bytes for job in over)
-        for count, job in zip(range(len(over), 0, -1), over, strict=True):
-            if count < FINISHED_JOBS_MAX and live_bytes + ring_bytes + over_bytes <= wire.RINGS_TOTAL_BYTES:
-                break
-            over_bytes -= job.log.size_bytes
-            self._forget(job)
+        self._evict(wire.RINGS_TOTAL_BYTES - live_bytes - ring_bytes)
         return ring_bytes
 
+    def _evict(self, most_bytes: int) -> None:
+        while len(self._over) > FINISHED_JOBS_MAX or (self._over and self._over_bytes > most_bytes):
+            self._forget(next(iter(self._over.values())))
+
     def _add(self, job: Job) -> None:
-        self._jobs[job.id] = job
+        self._jobs[job.id] = self._live[job.id] = job
         if job.is_finished:
             self._on_finished(job)
         else:
@@ -196,13 +199,23 @@ class JobTable:
 
     def _on_finished(self, job: Job) -> None:
         if self._jobs.get(job.id) is job:
-            self._finished[job.id] = job
+            self._settle(job)
             self.on_finished(job)
+
+    def _settle(self, job: Job) -> None:
+        """Count a finished job of which nothing runs any more among those that are over: the next start finds room."""
+        if job.is_finished and job.is_empty and self._live.get(job.id) is job:
+            del self._live[job.id]
+            self._over[job.id] = job
+            self._over_bytes += job.log.size_bytes
+            self._evict(wire.RINGS_TOTAL_BYTES)
 
     def _forget(self, job: Job) -> None:
         if self._jobs.get(job.id) is job:
             del self._jobs[job.id]
-            self._finished.pop(job.id, None)
+            self._live.pop(job.id, None)
+            if self._over.pop(job.id, None) is job:
+                self._over_bytes -= job.log.size_bytes
         job.close()
         self._init.drop(job.id)
 

@@ -19,6 +19,7 @@ Body = bytes | AsyncIterable[bytes] | None
 # A piece is what one read of the event loop brings, 256 KiB at most; four of them wait for a reader, then it is the
 # sender who waits.
 _HELD_BYTES = 1024 * 1024
+_LARGE_BYTES = 16 * 1024
 _UNSENT_BYTES = 512 * 1024
 _MAX_HEAD_BYTES = 64 * 1024
 _FORBIDDEN = frozenset("\r\n\0")
@@ -118,11 +119,14 @@ class _Incoming:
             raise HttpError(f"the answer has more than {_MAX_HEAD_BYTES} bytes of headers")
 
     def take(self) -> bytes:
-        """All of the body that is here."""
+        """What is here of the body: a large piece by itself, as it came, small ones together."""
         pieces = self._pieces
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        self.held_bytes = 0
+        if pieces and len(pieces[0]) >= _LARGE_BYTES:
+            data = pieces.popleft()
+        else:
+            data = b"".join(pieces)
+            pieces.clear()
+        self.held_bytes -= len(data)
         return data
 
     def end_by_close(self) -> None:
@@ -262,7 +266,7 @@ class Connection(asyncio.Protocol):
         if not incoming.held_bytes and not incoming.is_whole:
             await self._within(patience, lambda: bool(incoming.held_bytes) or incoming.is_whole)
         piece = incoming.take()
-        if self._is_paused and self._transport is not None:
+        if self._is_paused and incoming.held_bytes <= _HELD_BYTES and self._transport is not None:
             self._is_paused = False
             self._transport.resume_reading()
         return piece
