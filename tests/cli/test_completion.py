@@ -126,6 +126,7 @@ complete -C'sbx cp with' | string unescape
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shell", "ask"), [("bash", _IN_BASH), ("zsh", _IN_ZSH), ("fish", _IN_FISH)], ids=["bash", "zsh", "fish"]
 )

@@ -115,6 +115,7 @@ def test_near_names_are_shown(sbx: Sbx, app: str) -> None:
     assert "app" in sbx("ps", "ap-").err + sbx("ps", "apq").err
 
 
+@pytest.mark.long
 def test_a_taken_name_is_a_conflict_and_replace_takes_it_over(sbx: Sbx) -> None:
     first = sbx.ok("create", "twice", "-m", "512", "--json").json
     taken = sbx("--json", "create", "twice", "-m", "512")
@@ -127,6 +128,7 @@ def test_a_taken_name_is_a_conflict_and_replace_takes_it_over(sbx: Sbx) -> None:
     sbx.ok("rm", "twice", "--yes")
 
 
+@pytest.mark.long
 def test_a_prefix_that_fits_two_is_ambiguous_and_names_them(sbx: Sbx) -> None:
     for name in ("pre-one", "pre-two"):
         sbx.ok("create", name, "-m", "512")

@@ -112,6 +112,7 @@ def test_another_isolation_than_this_home_gives_is_7_and_the_way_it_names_lasts(
         assert own.ok("exec", "kept", "--", "true").code == 0
 
 
+@pytest.mark.long
 def test_a_full_machine_is_8(tmp_path: Path) -> None:
     with sbx_home(tmp_path / "home") as small:
         home = load(small.environment(), cwd=tmp_path).home

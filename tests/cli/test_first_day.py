@@ -52,6 +52,7 @@ def test_commands_are_listed_whole_where_nothing_is_to_fit(sbx: Sbx, app: str, w
     assert _LONG in sbx.ok("jobs", "--all", *words).out
 
 
+@pytest.mark.long
 def test_of_several_names_those_that_are_right_are_done(sbx: Sbx, app: str) -> None:
     sbx.ok("create", "gone", "-m", "512")
     for words in (["stop", "gone", "nope"], ["start", "nope", "gone"], ["rm", "nope", "gone", "--yes"]):
@@ -72,6 +73,7 @@ def test_a_command_that_was_killed_on_purpose_is_not_explained(sbx: Sbx, app: st
     assert (attached.code, attached.err) == (137, "")
 
 
+@pytest.mark.long
 def test_inspect_tells_what_a_sandbox_was_made_with_but_no_value_of_its_environment(sbx: Sbx) -> None:
     sbx.ok("create", "made", "-m", "512M", "--env", "TOKEN=secret", "--env", "A=b", "-w", "/tmp")
     told = sbx.ok("inspect", "made")
@@ -85,6 +87,7 @@ def test_inspect_tells_what_a_sandbox_was_made_with_but_no_value_of_its_environm
     sbx.ok("rm", "made", "--yes")
 
 
+@pytest.mark.long
 def test_a_sandbox_that_is_being_removed_is_said_to_be_gone(sbx: Sbx) -> None:
     sandbox_id = sbx.ok("create", "ending", "-m", "512", "--json").json["id"]
     cloud = sbx.ok("local", "env", "--json").json

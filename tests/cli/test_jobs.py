@@ -90,6 +90,7 @@ def test_a_local_cloud_that_dies_under_commands_is_started_again_by_them(sbx: Sb
         assert (client.returncode, out, err) == (6, bytes(100_000), b"")
 
 
+@pytest.mark.long
 def test_killing_a_job_ends_what_does_not_listen_and_what_escaped(sbx: Sbx, app: str) -> None:
     line = "trap '' TERM; setsid sleep 3001 & (setsid sleep 3002 &) ; sleep 0.1; echo up; sleep 3003"
     job = sbx.ok("exec", "-d", app, "--", "sh", "-c", line).out
@@ -247,6 +248,7 @@ def test_arguments_that_are_too_long_for_a_program_are_told_as_such(sbx: Sbx, ap
     assert sbx.ok("exec", app, "--", "sh", "-c", "echo $#", "sh", *words).out == "12"
 
 
+@pytest.mark.long
 def test_a_sandbox_that_sleeps_or_ended_is_told_apart_and_nothing_runs(sbx: Sbx) -> None:
     sbx.ok("create", "away", "-m", "512")
     job = sbx.ok("exec", "-d", "away", "--", "sleep", "1000").out
@@ -262,6 +264,7 @@ def test_a_sandbox_that_sleeps_or_ended_is_told_apart_and_nothing_runs(sbx: Sbx)
     assert sbx("kill", job).code == 4
 
 
+@pytest.mark.long
 def test_quiet_lists_are_what_other_verbs_call_their_rows_by(sbx: Sbx, app: str) -> None:
     job = sbx.ok("exec", "-d", app, "--", "true").out
     assert job in sbx.ok("jobs", "-q", "--all", app).out.splitlines()

@@ -87,6 +87,7 @@ def test_the_commands_own_flags_are_not_ours(sbx: Sbx, app: str) -> None:
     assert "Traceback" not in failed.err
 
 
+@pytest.mark.long
 def test_copies_follow_the_rules_of_cp(sbx: Sbx, app: str, tmp_path: Path) -> None:
     source = tmp_path / "söurce dir"
     (source / "sub").mkdir(parents=True)
@@ -120,6 +121,7 @@ def test_a_terminal_that_hangs_up_ends_the_command(sbx: Sbx, app: str, number: s
     assert not is_running_in(sbx, app, "sleep 4243")
 
 
+@pytest.mark.long
 def test_closed_and_full_outputs_are_no_fault_of_ours(sbx: Sbx, app: str) -> None:
     def shell(line: str) -> subprocess.CompletedProcess[str]:
         command = line.replace("sbx", f"{sys.executable} -m sbxtui")
@@ -168,6 +170,7 @@ def test_labels_that_are_too_many_in_sum_are_refused_by_what_makes_them(sbx: Sbx
     assert [row["name"] for row in sbx.ok("ls", "--json").json if row["name"] == "x"] == []
 
 
+@pytest.mark.long
 def test_a_machine_without_a_name_is_removed_with_a_document_under_json(sbx: Sbx) -> None:
     sandbox_id = sbx.ok("--json", "create", "nameless", "-m", "512").json["id"]
     with contextlib.closing(sqlite3.connect(sbx.home / "state" / "store.db", isolation_level=None)) as store:
@@ -178,6 +181,7 @@ def test_a_machine_without_a_name_is_removed_with_a_document_under_json(sbx: Sbx
     assert sandbox_id not in [row["id"] for row in sbx.ok("ls", "--json").json]
 
 
+@pytest.mark.long
 def test_forks_that_run_away_in_the_background_leave_the_sandbox_answering(sbx: Sbx) -> None:
     sbx.ok("create", "bomb", "-m", "512")
     sbx("exec", "bomb", "--", "sh", "-c", "(f(){ f|f& }; f) 2>/dev/null & sleep 1")
@@ -185,6 +189,7 @@ def test_forks_that_run_away_in_the_background_leave_the_sandbox_answering(sbx: 
     sbx.ok("rm", "bomb", "--yes")
 
 
+@pytest.mark.long
 def test_several_files_are_each_tried_as_cat_and_rm_do(sbx: Sbx, app: str) -> None:
     sbx.ok("fs", "mkdir", app, "several")
     for name in ("one", "two"):

@@ -63,6 +63,7 @@ def test_however_a_one_shot_on_a_terminal_is_left_it_is_removed(sbx: Sbx, how: s
     assert _is_removed(sbx, name)
 
 
+@pytest.mark.long
 def test_a_one_shot_with_a_terminal_and_nobody_at_it_is_output_alone(sbx: Sbx) -> None:
     result = sbx.ok("run", "-t", "-m", "512", "--", "sh", "-c", "test -t 1 && stty size")
     assert result.stdout == b"24 80\r\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 
+import pytest
+
 from tests.support.sbx import DEADLINE_S, Sbx
 
 MIB = 2**20
@@ -31,6 +33,7 @@ def test_watching_goes_on_until_it_is_interrupted(sbx: Sbx, app: str) -> None:
     assert samples[0]["at"] < samples[1]["at"] < samples[2]["at"]
 
 
+@pytest.mark.long
 def test_top_puts_the_busiest_first_and_leaves_alone_what_it_would_keep_awake(sbx: Sbx, app: str) -> None:
     sbx.ok("create", "sleepy", "--memory", "512", "--idle", "60")
     busy = sbx.ok("exec", "-d", app, "--", "sh", "-c", "while :; do :; done").out

@@ -246,6 +246,7 @@ def test_a_port_map_takes_pairs_of_ports_only() -> None:
     assert bridge.parse_port_map("8080=41234,9000=41235 x=1 1=x 0=5 5=0 =") == {8080: 41234, 9000: 41235}
 
 
+@pytest.mark.long
 async def test_a_client_that_goes_away_after_its_last_byte_frees_the_server_in_the_end(relay: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         _, _, writer = await dial(relay, b"%d\n" % listener.getsockname()[1])

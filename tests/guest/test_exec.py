@@ -143,6 +143,7 @@ async def test_a_server_left_in_the_background_does_not_hold_the_command(client:
     assert (result.exit_code, result.stdout, result.lingering) == (0, b"started\n", True)
 
 
+@pytest.mark.long
 async def test_much_output_loses_nothing_and_keeps_its_order(client: GuestClient) -> None:
     size = 48 * 1024 * 1024
     result = await client.exec(["sh", "-c", f"seq 1 100000000 | head -c {size}; echo end >&2"])

@@ -81,6 +81,7 @@ def test_the_first_bytes_are_kept_for_ever_and_the_gap_behind_them_is_named() ->
     assert sum(len(frame.payload) for frame in rest) == RING
 
 
+@pytest.mark.long
 def test_very_many_changes_of_channel_cost_no_more_than_the_index_has() -> None:
     changes = joblog.INDEX_SLOTS + 1000
     with _log(ring_bytes=wire.RING_BYTES) as log:

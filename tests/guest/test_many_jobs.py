@@ -39,6 +39,7 @@ async def ids(client: GuestClient) -> list[str]:
     return [job.id for job in await client.jobs.list()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("command", "count"), [("true", ENOUGH), (LOUD, 8 + AT_ONCE)])
 async def test_what_a_job_left_running_outlives_the_jobs_that_follow(
     guest: GuestProcess, client: GuestClient, command: str, count: int

@@ -44,6 +44,7 @@ async def client(relay: Relay) -> AsyncIterator[GuestClient]:
         yield client
 
 
+@pytest.mark.long
 async def test_twenty_five_cuts_lose_and_double_no_byte(relay: Relay, client: GuestClient) -> None:
     await client.hello()
     relay.cut_after_bytes = 400_000

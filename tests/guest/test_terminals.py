@@ -71,6 +71,7 @@ async def test_a_program_on_a_terminal_has_its_size_its_kind_and_its_control(htt
     assert (job["stdin"], job["tty"]) == ("tty", {**TTY, "term": "xterm-256color"})
 
 
+@pytest.mark.long
 async def test_the_size_is_there_before_the_first_command_runs_every_time(http: httpx.AsyncClient) -> None:
     async def size(n: int) -> bytes:
         tty = {"cols": 40 + n, "rows": 10 + n}

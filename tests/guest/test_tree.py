@@ -253,6 +253,7 @@ def test_a_broken_archive_is_refused_and_leaves_no_half_file(tmp_path: Path, wha
     assert names in ([], ["file"]) and all((tmp_path / "target" / name).stat().st_size == 600 for name in names)
 
 
+@pytest.mark.long
 def test_more_than_was_allowed_is_refused(tmp_path: Path) -> None:
     data = archive(member("a", b"x" * 1000), member("b", b"x" * 1000))
     with pytest.raises(TreeError) as caught:

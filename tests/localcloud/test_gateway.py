@@ -99,6 +99,7 @@ async def test_more_programs_than_are_parked_for_are_all_served(tmp_path: Path) 
         assert await asyncio.gather(*(ask(way, port) for _ in range(60))) == [b"ping"] * 60
 
 
+@pytest.mark.long
 async def test_connections_are_bounded_and_one_that_ends_makes_room(tmp_path: Path) -> None:
     limit = gateways.MAX_CONNECTIONS
     async with serving(echo) as port, scene(tmp_path, port) as way, asyncio.timeout(3 * WAIT_S):

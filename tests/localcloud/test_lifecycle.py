@@ -231,6 +231,7 @@ async def test_one_byte_a_moment_keeps_a_stream_and_its_sandbox_awake(fast: Loca
     await asyncio.to_thread(endpoint.client.terminate_microvm, microvmIdentifier=endpoint.id)
 
 
+@pytest.mark.long
 async def test_a_silent_stream_does_not_hold_the_sandbox_and_is_cut_by_the_suspend(fast: LocalCloud) -> None:
     endpoint = await asyncio.to_thread(run_sandbox, fast, idlePolicy=idle(60, 3600))
 

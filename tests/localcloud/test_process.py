@@ -57,6 +57,7 @@ def test_it_ends_when_idle_with_no_sandbox_but_not_with_one(tmp_path: Path) -> N
         brief.options = ("--runtime", "process")
 
 
+@pytest.mark.long
 def test_draining_refuses_launches_and_ends_with_the_last_sandbox(mortal: LocalCloud) -> None:
     endpoint = run_sandbox(mortal)
     assert mortal.process is not None
@@ -75,6 +76,7 @@ def test_draining_refuses_launches_and_ends_with_the_last_sandbox(mortal: LocalC
     mortal.start()
 
 
+@pytest.mark.long
 def test_nothing_of_the_callers_aws_settings_reaches_the_process(tmp_path: Path) -> None:
     leaked = {"AWS_ACCESS_KEY_ID": "AKIALEAK", "AWS_PROFILE": "nobody", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
     with local_cloud(tmp_path, "--runtime", "process", env=leaked) as started:

@@ -122,6 +122,7 @@ def test_what_a_guest_says_of_a_job_nobody_here_began_is_marked_as_its_word(inde
     assert kept["ancient"].exit is not None
 
 
+@pytest.mark.long
 def test_what_a_guest_makes_up_makes_few_events_and_never_drives_out_those_of_others(
     index: JobIndex, store: Store
 ) -> None:

@@ -130,6 +130,7 @@ async def test_a_failure_is_in_the_row_until_something_works(tmp_path: Path) -> 
         await driver.until(lambda: driver.main.fleet.failures == {})
 
 
+@pytest.mark.long
 async def test_a_pinned_tab_stays_in_view_below_and_takes_its_turn(tmp_path: Path) -> None:
     async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api")]), size=(160, 40)) as driver:
         pane = driver.main.query_one(DetailPane)

@@ -59,6 +59,7 @@ async def start(scene: GuestScene, line: str, **more: object) -> Job:
     return await scene.real.jobs.start(scene.row, command)
 
 
+@pytest.mark.long
 async def test_jobs_of_every_author_are_listed_live_and_finished_ones_stay(scene: GuestScene) -> None:
     async with GuestClient(scene.guest.url, None) as elsewhere:
         await elsewhere.exec(["sh", "-c", "exit 3"], job_id="theirs", actor="mcp:x")
@@ -102,6 +103,7 @@ async def test_following_a_flood_keeps_answering_keys_in_bounded_memory(scene: G
         await scene.real.jobs.signal(job, "KILL")
 
 
+@pytest.mark.long
 async def test_a_signal_is_chosen_and_confirmed_by_what_it_does(scene: GuestScene) -> None:
     job = await start(scene, "trap 'exit 7' TERM; while :; do sleep 0.05; done")
     async with jobs_tab(scene) as driver:

@@ -57,6 +57,7 @@ async def test_a_screen_too_small_for_anything_says_so(tmp_path: Path, size: tup
         assert not driver.main.query_one("#body").display
 
 
+@pytest.mark.long
 async def test_resizing_goes_through_every_layout_and_back(tmp_path: Path) -> None:
     async with dashboard(tmp_path, two(), size=(160, 48)) as driver:
         await driver.press("j")

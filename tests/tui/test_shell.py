@@ -163,6 +163,7 @@ async def test_words_are_completed_with_what_is_in_the_sandbox(scene: GuestScene
         await driver.until(lambda: "printf" in line(driver).value + status(driver))
 
 
+@pytest.mark.long
 async def test_history_outlives_the_dashboard_and_is_searched(scene: GuestScene) -> None:
     async with shell_tab(scene) as driver:
         for text in ("echo one", "true", "echo two"):
@@ -189,6 +190,7 @@ async def test_a_line_of_the_dashboard_before_is_gone_on_with(scene: GuestScene)
         await driver.until(lambda: "\nlate" in printed(driver) and "exit 0" in printed(driver))
 
 
+@pytest.mark.long
 async def test_a_sandbox_that_is_suspended_and_resumed_in_the_middle_loses_nothing(scene: GuestScene) -> None:
     async with shell_tab(scene) as driver:
         await run(driver, "echo early; while ! [ -e go ]; do sleep 0.05; done; echo late")

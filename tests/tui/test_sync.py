@@ -86,6 +86,7 @@ async def sync_tab(root: Path, desk: FakeDesk, *, settings: Settings | None = No
         yield driver
 
 
+@pytest.mark.long
 async def test_a_folder_is_chosen_and_then_which_way_changes_go(tmp_path: Path) -> None:
     desk = FakeDesk()
     async with sync_tab(tmp_path, desk) as driver:
@@ -214,6 +215,7 @@ async def test_what_an_agent_did_is_seen_taken_over_taken_back_and_rejected(scen
         assert (project / "a.txt").read_text() == "base\n"
 
 
+@pytest.mark.long
 async def test_what_both_sides_changed_is_decided_for_one_of_them(scene: GuestScene, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()

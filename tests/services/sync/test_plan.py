@@ -283,12 +283,14 @@ def test_two_way_knows_no_sides(trees: tuple[Tree, Tree, Tree]) -> None:
         assert all(ours[path] == theirs[path] for path in ours.keys() - bits_apart)
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(THREE, st.sampled_from([PUSH, MIRROR]))
 def test_only_two_way_changes_this_machine(trees: tuple[Tree, Tree, Tree], mode: Mode) -> None:
     assert all(change.side is Side.GUEST for change in planned(*trees, mode).changes)
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(THREE)
 def test_a_mirror_is_equal_afterwards(trees: tuple[Tree, Tree, Tree]) -> None:
@@ -303,6 +305,7 @@ def test_first_contact_deletes_nothing(local: Tree, guest: Tree, mode: Mode) -> 
     assert not any(change.op in (Op.DELETE, Op.RMDIR) for change in result.changes)
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(THREE, MODES, st.sets(st.sampled_from(PATHS), max_size=2), st.sets(st.sampled_from(PATHS), max_size=2))
 def test_what_is_left_alone_is_untouched_with_its_folders(
