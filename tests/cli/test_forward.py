@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -80,6 +81,14 @@ def listed(sbx: Sbx, name: str) -> dict[str, Any]:
 
 def connected(told: dict[str, Any]) -> socket.socket:
     return socket.create_connection(("127.0.0.1", told["local_port"]), timeout=20)
+
+
+def status_of(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as exc:
+        return exc.code
 
 
 def refuses(port: int) -> bool:
@@ -206,6 +215,20 @@ def test_a_sandbox_that_went_to_sleep_is_woken_by_a_byte_and_by_nothing_else(sbx
         client.sendall(b"two\n")
         assert lines.readline() == b"two\n"
     sbx.ok("rm", "sleepy", "--yes")
+
+
+def test_without_a_tunnel_pages_pass_through_the_endpoint_and_a_stopped_sandbox_is_named(sbx: Sbx, served: str) -> None:
+    sbx.ok("exec", "--detach", served, "--", "python3", "-m", "http.server", "7004", "--bind", "127.0.0.1")
+    with live(sbx, served, ":7004", "--mode", "proxy") as (_, told):
+        url = f"http://localhost:{told['local_port']}/"
+        until(lambda: status_of(url) == 200)
+        until(lambda: (listed(sbx, served)["mode"], listed(sbx, served)["state"]) == ("proxy", "up"))
+        sbx.ok("stop", served)
+        assert status_of(url) == 503
+        until(lambda: f"sbx start {served}" in str(listed(sbx, served)["reason"]))
+        sbx.ok("start", served)
+        assert status_of(url) == 200
+    assert sbx("forward", served, "7004", "--mode", "udp").code == 2
 
 
 def test_open_connections_survive_a_local_cloud_that_is_killed(sbx: Sbx, served: str) -> None:

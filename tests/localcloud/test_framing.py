@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbxtui.core.bodies import ChunkedFraming, LengthFraming
 from sbxtui.core.heads import BadMessage, parse_request, parse_response
 from sbxtui.core.model import SandboxState
 from sbxtui.localcloud import tokens
-from sbxtui.localcloud.bodies import ChunkedFraming, LengthFraming
 from sbxtui.localcloud.faults import Fault
 from sbxtui.localcloud.idle import Clock, Due, Step, next_due
 from sbxtui.localcloud.keys import HomeKeys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from sbxtui.guest.tunnel import Tunnel, TunnelState
 from sbxtui.services.forward.listeners import bind_all
 from sbxtui.services.forward.model import ForwardSpec, ForwardStatus
 from sbxtui.services.forward.port import Port
+from sbxtui.services.forward.ways import TunnelWay
+from sbxtui.services.forward.webway import WebWay
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -75,8 +78,77 @@ async def forwarded(endpoint: str, remote_port: int, *, spec: ForwardSpec | None
         endpoint, None, port=8080, verify=True, is_asleep=is_asleep, explain=explain, on_state=scene.told
     )
     (bound,) = bind_all([spec or ForwardSpec(0, remote_port)])
-    scene.port = Port(bound, scene.tunnel, scene.trouble.append)
+    scene.port = Port(bound, TunnelWay(scene.tunnel), scene.trouble.append)
     running = asyncio.create_task(scene.tunnel.run())
+    try:
+        await scene.port.open()
+        yield scene
+    finally:
+        scene.port.close()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@dataclass
+class Proxied:
+    """An open forward through an endpoint. `tokens` are given out one after the other, the last one again and again;
+    `explained` is what the control plane says instead of a failure.
+    """
+
+    tokens: list[str]
+    states: list[tuple[TunnelState, str]] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+    explained: SbxError | None = None
+    way: WebWay = field(init=False)
+    port: Port = field(init=False)
+
+    @property
+    def local_port(self) -> int:
+        """Where it listens."""
+        return self.port.spec.local_port
+
+    @property
+    def status(self) -> ForwardStatus:
+        """What others are told of it."""
+        return self.port.status(self.way.state, "")
+
+    async def connect(self, host: str = "127.0.0.1") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection of this machine to it."""
+        return await asyncio.open_connection(host, self.local_port, limit=1 << 20)
+
+    async def token(self, *, refresh: bool = False) -> str:
+        """Of `TokenSource`."""
+        if refresh and len(self.tokens) > 1:
+            self.tokens.pop(0)
+        return self.tokens[0]
+
+
+@asynccontextmanager
+async def proxied(
+    endpoint: str,
+    remote_port: int,
+    *,
+    tokens: list[str],
+    verify: ssl.SSLContext | bool = True,
+    connections: int = 6,
+) -> AsyncIterator[Proxied]:
+    """Forward a port of this machine through `endpoint`."""
+    scene = Proxied(tokens)
+
+    async def explain(error: SbxError) -> SbxError:
+        return scene.explained or error
+
+    scene.way = WebWay(
+        endpoint,
+        lambda port: scene,
+        verify=verify,
+        connections=connections,
+        explain=explain,
+        on_state=lambda state, reason: scene.states.append((state, reason)),
+    )
+    (bound,) = bind_all([ForwardSpec(0, remote_port)])
+    scene.port = Port(bound, scene.way, scene.trouble.append)
+    running = asyncio.create_task(scene.way.run())
     try:
         await scene.port.open()
         yield scene

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 from sbxtui.cli.call import Call
@@ -14,11 +14,12 @@ from sbxtui.services.forward.listeners import Bound, bind_all
 from sbxtui.services.forward.model import (
     ForwardSpec,
     ForwardStatus,
+    Mode,
     facts_of,
     parse_mapping,
     specs_of,
 )
-from sbxtui.services.forward.tunnels import Tunnels
+from sbxtui.services.forward.sharedways import SharedWays
 from sbxtui.services.ports import OpenPort
 
 
@@ -27,7 +28,10 @@ async def start(call: Call) -> int:
     specs = _asked(call)
     forwards, out = call.services.forwards, call.out
     row = await call.services.sandboxes.find(call.args.sandbox)
-    await forwards.check(row)
+    mode = await forwards.mode(row, Mode(call.args.mode) if call.args.mode else None)
+    if mode is Mode.PROXY and not call.args.mode:
+        out.note(f"the image of `{row.name}` has no guest for a tunnel: HTTP and WebSocket pass, through its endpoint")
+    specs = [replace(spec, mode=mode) for spec in specs]
     # Bound here also for `--detach`: a port that is taken is told now, by its holder's name.
     bound = await asyncio.to_thread(bind_all, specs, any_port=call.args.any_port)
     specs = [one.spec for one in bound]
@@ -56,7 +60,7 @@ async def _run(call: Call, row: Registration, bound: list[Bound]) -> None:
     _tell(call, row.name, specs, [{"event": "listening", **facts_of(link)} for link in links], is_stream=True)
     out.note("Ctrl-C ends")
     teller = _Teller(call, row.name)
-    await forwards.run(row, links, bound, Tunnels(), teller.trouble, teller.status, teller.port)
+    await forwards.run(row, links, bound, SharedWays(), teller.trouble, teller.status, teller.port)
     out.note("stopped")
 
 

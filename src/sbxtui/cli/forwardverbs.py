@@ -6,7 +6,7 @@ from sbxtui.cli.adder import Adder, Arguments
 
 VERBS = frozenset({"start", "ls", "stop"})
 VALUE_FLAGS = frozenset(
-    {"--bind", "--host", "--allow-origin", "--remote-port", "-r", "--local-port", "-l", "--poll-interval"}
+    {"--bind", "--host", "--allow-origin", "--remote-port", "-r", "--local-port", "-l", "--poll-interval", "--mode"}
 )
 
 
@@ -22,6 +22,8 @@ def add_forward_verbs(add: Adder) -> None:
     flag("ports", nargs="*", metavar="PORT", help="PORT, LOCAL:REMOTE, or :REMOTE for any free local port")
     flag("--detach", "-d", action="store_true", help="leave it running when this ends")
     flag("--any-port", action="store_true", help="take the next free local port for one that is taken")
+    modes = "through its guest (tunnel: anything) or its endpoint (proxy: HTTP); default: as its image allows"
+    flag("--mode", choices=("tunnel", "proxy"), default="", help=modes)
     flag("--bind", default="", metavar="ADDR", help="listen on this address instead of loopback: others may connect")
     flag("--host", action="append", default=[], metavar="NAME", help="let a browser call this machine NAME, too")
     flag("--allow-origin", action="append", default=[], metavar="ORIGIN", help="let pages of this site change things")

@@ -1,8 +1,8 @@
 """What may pass from a web page to a port on loopback. Pure: bytes in, a verdict out.
 
 Every page of the web can make a browser connect to this machine's loopback ports, and may say that a name of its own
-leads there. So the first request of a connection must name this machine as its host, and one that a foreign site caused
-may change nothing. What is no HTTP/1 and no TLS passes: no browser speaks it.
+leads there. So each request must name this machine as its host, and one that a foreign site caused may change nothing.
+What is no HTTP/1 and no TLS passes: no browser speaks it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _REQUEST_LINE = re.compile(rb"[A-Z]{1,32} [^ \r\n]+ HTTP/1\.[0-9]\r?")
 _MAX_LINE_BYTES = 16 * 1024
 _SAFE_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 _TLS_HANDSHAKE = 0x16
+_TLS_HELLO = bytes([_TLS_HANDSHAKE])
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -29,6 +30,24 @@ class Refusal:
 
     status: int
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What passes.
+
+    Attributes:
+        head_bytes: Of a request's head; 0 for what is no HTTP.
+        body: What follows it, as `framing_of` takes it; `close` is all that ever comes.
+        request: None for what is no HTTP.
+    """
+
+    head_bytes: int
+    body: int | str | None
+    request: RequestHead | None = None
+
+
+_RAW = Passed(0, "close")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +65,41 @@ class Gate:
     origins: frozenset[str] = frozenset()
     has_any_address: bool = False
 
-    def judge(self, head: bytes) -> Refusal | bool:
-        """What to do with a connection that began with these bytes: True let it pass, False wait for more."""
-        if not head:
-            return False
-        if head[0] == _TLS_HANDSHAKE:
-            return self._judge_tls(head)
-        line, newline, _ = head.partition(b"\n")
+    def judge(self, data: bytes, *, is_first: bool = True) -> Refusal | Passed | None:
+        """What to do with what a client sent.
+
+        Args:
+            data: From where a request begins.
+            is_first: Whether the connection begins here, too: then it may be no HTTP.
+
+        Returns:
+            None: Wait for more.
+        """
+        if is_first and data[:1] == _TLS_HELLO:
+            return self._judge_tls(data)
+        line, newline, _ = data.partition(b"\n")
         if not newline:
-            return not _may_become_http(line)
+            return _RAW if is_first and data and not _may_become_http(line) else _too_long(data)
         if not _REQUEST_LINE.fullmatch(line):
-            return True
+            return _RAW if is_first else Refusal(400, "what follows a request is none")
         if not line.endswith(b"\r"):
             return Refusal(400, "a bare line feed in the head")
-        end = head.find(b"\r\n\r\n")
-        if (len(head) if end < 0 else end) > MAX_HEAD_BYTES:
-            return Refusal(431, "the head is too long")
-        if end < 0:
-            return False
+        end = data.find(b"\r\n\r\n")
+        if end < 0 or end > MAX_HEAD_BYTES:
+            return _too_long(data)
         try:
-            return self._judge_request(parse_any_request(head[: end + 4]))
+            request = parse_any_request(data[: end + 4])
         except BadMessage as exc:
             return Refusal(exc.status, exc.why)
+        # After an upgrade it is no HTTP any more. A server that does not take it has a client that is no browser.
+        passed = Passed(end + 4, "close" if request.wants_upgrade else request.length, request)
+        return self._judge_request(request) or passed
 
-    def _judge_request(self, request: RequestHead) -> Refusal | bool:
+    def is_request(self, data: bytes) -> bool:
+        """Whether what began a connection is of HTTP."""
+        return bool(_REQUEST_LINE.match(data))
+
+    def _judge_request(self, request: RequestHead) -> Refusal | None:
         hosts = request.head.values(b"host")
         # A request without Host is one of HTTP/1.0, which no browser sends.
         if hosts and not self._is_own(hosts[0].decode("latin-1")):
@@ -82,14 +112,14 @@ class Gate:
         is_foreign = request.head.has_element(b"sec-fetch-site", b"cross-site")
         if request.wants_upgrade or (is_foreign and request.method not in _SAFE_METHODS):
             return self._judge_origin(request, must_tell=is_foreign)
-        return True
+        return None
 
-    def _judge_origin(self, request: RequestHead, *, must_tell: bool) -> Refusal | bool:
+    def _judge_origin(self, request: RequestHead, *, must_tell: bool) -> Refusal | None:
         origins = [value.decode("latin-1") for value in request.head.values(b"origin")]
         hosts = {_host_of(value.decode("latin-1")) for value in request.head.values(b"host")}
         are_trusted = all(self._is_trusted(origin) or _host_of(urlsplit(origin).netloc) in hosts for origin in origins)
         if are_trusted and (origins or not must_tell):
-            return True
+            return None
         return Refusal(403, "a page of another site caused this request; `--allow-origin ORIGIN` lets it pass")
 
     def _is_trusted(self, origin: str) -> bool:
@@ -102,15 +132,15 @@ class Gate:
         is_address = self.has_any_address and bool(host) and as_address(host) is not None
         return is_loopback_name(host) or host in self.hosts or is_address
 
-    def _judge_tls(self, data: bytes) -> Refusal | bool:
+    def _judge_tls(self, data: bytes) -> Refusal | Passed | None:
         try:
             name = _server_name(data)
         except IndexError:
-            return Refusal(0, "a TLS hello without end") if len(data) > MAX_HEAD_BYTES else False
+            return Refusal(0, "a TLS hello without end") if len(data) > MAX_HEAD_BYTES else None
         except ValueError as exc:
             return Refusal(0, str(exc))
         if not name or self._is_own(name):
-            return True
+            return _RAW
         return Refusal(0, "TLS for another host; `--host NAME` lets one pass")
 
 
@@ -138,6 +168,10 @@ def _host_of(authority: str) -> str:
         return split_authority(authority, default_port=80)[0]
     except ValueError:
         return ""
+
+
+def _too_long(data: bytes) -> Refusal | None:
+    return Refusal(431, "the head is too long") if len(data) > MAX_HEAD_BYTES else None
 
 
 def _may_become_http(line: bytes) -> bool:

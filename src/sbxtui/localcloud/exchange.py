@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from sbxtui.core.bodies import framing_of
 from sbxtui.core.heads import BadMessage, Head, RequestHead, ResponseHead, parse_response
-from sbxtui.localcloud.bodies import framing_of
 from sbxtui.localcloud.duplex import CHUNK_BYTES, Duplex
 from sbxtui.localcloud.relay import Cut, Source, relay_body, relay_until_end, write_to
 

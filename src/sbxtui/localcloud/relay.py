@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from sbxtui.core.bodies import Framing
 from sbxtui.core.heads import MAX_HEAD_BYTES, BadMessage
-from sbxtui.localcloud.bodies import Framing
 from sbxtui.localcloud.duplex import CHUNK_BYTES, Duplex
 
 WRITE_BUFFER_BYTES = 1_048_576

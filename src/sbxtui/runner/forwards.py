@@ -10,12 +10,12 @@ from sbxtui.identity import own_identity
 from sbxtui.runner.serving import Duty, serve
 from sbxtui.services.forward.listeners import bind_all
 from sbxtui.services.forward.model import KIND, ForwardSpec
-from sbxtui.services.forward.tunnels import Tunnels
+from sbxtui.services.forward.sharedways import SharedWays
 from sbxtui.store.links import Link
 from sbxtui.wiring import Services
 
-_tunnels = Tunnels()
-# Forwards of one sandbox share a tunnel, which outlives the one it was made for: so do the services it uses.
+_ways = SharedWays()
+# Forwards of one sandbox share a way, which outlives the one it was made for: so do the services it uses.
 _shared: dict[str, Services] = {}
 
 
@@ -23,12 +23,13 @@ async def _act(own: Services, row: Registration, link: Link) -> None:
     if link.context not in _shared:
         _shared[link.context] = Services(own.settings, actor=own.actor, context_name=link.context)
     services = _shared[link.context]
-    await services.forwards.check(row)
-    bound = await asyncio.to_thread(bind_all, [ForwardSpec.of(link)])
+    spec = ForwardSpec.of(link)
+    await services.forwards.mode(row, spec.mode)
+    bound = await asyncio.to_thread(bind_all, [spec])
     if not await asyncio.to_thread(services.links.serve, link, str(own_identity())):
         bound[0].close()
         return
-    await services.forwards.run(row, [link], bound, _tunnels)
+    await services.forwards.run(row, [link], bound, _ways)
 
 
 def _trouble(error: SbxError) -> dict[str, object]:

@@ -17,7 +17,14 @@ from sbxtui.core.errors import (
     Unsupported,
 )
 from sbxtui.core.isolation import require, tier_of
-from sbxtui.core.model import OLD_GUEST, Context, Registration, SandboxRecord, SandboxState
+from sbxtui.core.model import (
+    OLD_GUEST,
+    VCPUS_BY_MEMORY_MIB,
+    Context,
+    Registration,
+    SandboxRecord,
+    SandboxState,
+)
 from sbxtui.core.text import reason_words
 from sbxtui.guest.client import GuestClient
 from sbxtui.services.planes import ControlPlanes
@@ -27,6 +34,11 @@ from sbxtui.settings import Settings
 if TYPE_CHECKING:
     from sbxtui.guest.files import GuestFiles
     from sbxtui.guest.tunnel import Tunnel, TunnelState
+    from sbxtui.services.forward.webway import WebWay
+
+# What the platform gives for each processor, and what commands and files need of it.
+_CONNECTIONS_PER_VCPU = 8
+_CONNECTIONS_KEPT = 2
 
 
 class Guests:
@@ -116,6 +128,43 @@ class Guests:
             is_asleep=is_asleep,
             explain=partial(self.explain, registration),
             on_state=on_state,
+        )
+
+    async def has_tunnel(self, registration: Registration) -> bool:
+        """Whether its guest has tunnels; a guest that nobody has spoken to yet is asked. Raises as `connect`."""
+        if registration.facts.get("guest_version"):
+            return not speaks_v1(registration)
+        try:
+            async with self.connect(registration) as guest:
+                await guest.hello()
+        except Unsupported:
+            return False
+        except GuestUnreachable as exc:
+            # Its endpoint answers, and says that nothing listens where our guest would.
+            if exc.details.get("http_status") == 502:
+                return False
+            raise
+        return True
+
+    async def web_way(self, registration: Registration, *, on_state: Callable[[TunnelState, str], None]) -> WebWay:
+        """A way through the sandbox's endpoint; nothing is connected before a request comes. See `WebWay`.
+
+        Raises:
+            RuntimeUnavailable: It is isolated less than was asked for.
+        """
+        from sbxtui.services.forward.webway import WebWay
+
+        self.require_isolation(registration, registration.facts.get("isolation"))
+        memory_mib = registration.facts.get("memory_mib")
+        vcpus = VCPUS_BY_MEMORY_MIB.get(memory_mib, 1) if isinstance(memory_mib, int) else 1
+        return WebWay(
+            registration.endpoint,
+            lambda port: self._tokens.source(registration.id, (port,)),
+            verify=await self._planes.endpoint_tls(self._context),
+            connections=_CONNECTIONS_PER_VCPU * vcpus - _CONNECTIONS_KEPT,
+            explain=partial(self.explain, registration),
+            on_state=on_state,
+            revive=partial(self._planes.revive, self._context),
         )
 
     async def state(self, registration: Registration) -> SandboxState:

@@ -10,13 +10,14 @@ from functools import partial
 
 from sbxtui.core.errors import NotFound, SbxError, StoreError, TimedOut, Unsupported
 from sbxtui.core.model import Registration, SandboxState
-from sbxtui.guest.tunnel import Tunnel, TunnelState
+from sbxtui.guest.tunnel import TunnelState
 from sbxtui.home import Home
 from sbxtui.identity import own_identity
 from sbxtui.services.forward.listeners import Bound
-from sbxtui.services.forward.model import KIND, ForwardSpec, ForwardStatus
+from sbxtui.services.forward.model import KIND, ForwardSpec, ForwardStatus, Mode
 from sbxtui.services.forward.port import Port
-from sbxtui.services.forward.tunnels import OnState, Shared, Tunnels
+from sbxtui.services.forward.sharedways import OnState, Shared, SharedWays
+from sbxtui.services.forward.ways import TunnelWay, Way
 from sbxtui.services.guests import Guests, speaks_v1
 from sbxtui.services.ports import OpenPort, Ports
 from sbxtui.services.runnerctl import start_runner
@@ -84,25 +85,32 @@ class Forwards:
             is_detached=is_detached,
         )
 
-    async def check(self, row: Registration) -> None:
-        """Ask the control plane, which wakes nothing, whether there is something to forward to.
+    async def mode(self, row: Registration, wanted: Mode | None = None) -> Mode:
+        """How its ports are forwarded. Wakes nothing whose guest is known.
+
+        Args:
+            row: The sandbox.
+            wanted: None: through a tunnel where its guest has one, else through its endpoint.
 
         Raises:
-            NotFound: The sandbox has ended. Unsupported: Its guest is of the old kind.
+            NotFound: The sandbox has ended. Unsupported: It has no guest for a tunnel, and one is wanted.
         """
-        if speaks_v1(row):
+        if wanted is Mode.TUNNEL and speaks_v1(row):
             raise Unsupported(
                 f"the image of `{row.name}` has an old guest without tunnels",
-                hint="rebuild the image with `sbx image build`",
+                hint="`--mode proxy` forwards HTTP; rebuild the image with `sbx image build` for the rest",
             )
         await self._guests.state(row)
+        if wanted is not None:
+            return wanted
+        return Mode.TUNNEL if await self._guests.has_tunnel(row) else Mode.PROXY
 
     async def run(
         self,
         row: Registration,
         links: Sequence[Link],
         bound: Sequence[Bound],
-        tunnels: Tunnels,
+        ways: SharedWays,
         on_trouble: OnTrouble = lambda words: None,
         on_status: Callable[[ForwardStatus], None] = lambda status: None,
         on_port: Callable[[OpenPort], None] = lambda port: None,
@@ -111,9 +119,9 @@ class Forwards:
 
         Args:
             row: The sandbox.
-            links: One for each forward.
+            links: One for each forward, all of one mode.
             bound: What listens for each.
-            tunnels: Of this process.
+            ways: Of this process.
             on_trouble: Called with what went wrong with a connection, once for each kind.
             on_status: Called when the way to the sandbox changes.
             on_port: Called with each port that something new in the sandbox listens on, while the forward is in use.
@@ -125,12 +133,13 @@ class Forwards:
             for link, one in zip(links, bound, strict=True):
                 stack.callback(one.close)
                 stack.push_async_callback(self._leave, link)
-            shared = await stack.enter_async_context(tunnels.use(row, partial(self._tunnel, row)))
-            ports = [Port(one, shared.tunnel, on_trouble) for one in bound]
+            mode = bound[0].spec.mode
+            shared = await stack.enter_async_context(ways.use(row, mode, partial(self._way, row, mode)))
+            ports = [Port(one, shared.way, on_trouble) for one in bound]
             for port in ports:
                 stack.callback(port.close)
                 await port.open()
-            watches = (_watch(ports[0], shared, on_status), self._look_for_ports(row, shared.tunnel, on_port))
+            watches = (_watch(ports[0], shared, on_status), self._look_for_ports(row, shared.way, on_port))
             async with beside(*watches, shared.until_over()):
                 await asyncio.gather(*(self._serve(*pair, shared) for pair in zip(links, ports, strict=True)))
 
@@ -138,14 +147,14 @@ class Forwards:
         await self._tell(link, port, shared)
         port.close()
 
-    async def _look_for_ports(self, row: Registration, tunnel: Tunnel, on_port: Callable[[OpenPort], None]) -> None:
+    async def _look_for_ports(self, row: Registration, way: Way, on_port: Callable[[OpenPort], None]) -> None:
         """Tell of new ports while bytes pass anyway: looking is asking the sandbox, and keeps it awake."""
-        moved_bytes = tunnel.mux.moved_bytes
+        moved_bytes = way.moved_bytes
         while True:
             await asyncio.sleep(_PORTS_EVERY_S)
-            if tunnel.state is not TunnelState.UP or tunnel.mux.moved_bytes == moved_bytes:
+            if way.state is not TunnelState.UP or way.moved_bytes == moved_bytes:
                 continue
-            moved_bytes = tunnel.mux.moved_bytes
+            moved_bytes = way.moved_bytes
             with suppress(SbxError):
                 for port in await self._ports.news(row):
                     on_port(port)
@@ -155,7 +164,7 @@ class Forwards:
         said: dict[str, object] = {}
         async with Listener(self._home, poll_s=_LOOK_EVERY_S) as listener:
             while True:
-                current = port.status(shared.tunnel.state, shared.reason).as_json()
+                current = port.status(shared.way.state, shared.reason).as_json()
                 try:
                     if current != said:
                         await asyncio.to_thread(self._links.say, link, current)
@@ -178,11 +187,14 @@ class Forwards:
             if found is not None and (not found.is_detached or found.wanted is Wanted.STOPPED):
                 await asyncio.to_thread(lambda: self._links.forget(found, actor=self._actor))
 
-    async def _tunnel(self, row: Registration, on_state: OnState) -> Tunnel:
+    async def _way(self, row: Registration, mode: Mode, on_state: OnState) -> Way:
+        if mode is Mode.PROXY:
+            return await self._guests.web_way(row, on_state=on_state)
+
         async def is_asleep() -> bool:
             return await self._guests.state(row) in (SandboxState.SUSPENDED, SandboxState.SUSPENDING)
 
-        return await self._guests.tunnel(row, is_asleep=is_asleep, on_state=on_state)
+        return TunnelWay(await self._guests.tunnel(row, is_asleep=is_asleep, on_state=on_state))
 
     async def detach(self, row: Registration, specs: Sequence[ForwardSpec]) -> list[Link]:
         """Leave forwards to the runner, and start one if none runs; returns when all are listened for.
@@ -247,7 +259,7 @@ async def _watch(port: Port, shared: Shared, on_status: Callable[[ForwardStatus]
     shared.watchers.add(changed)
     try:
         while True:
-            on_status(port.status(shared.tunnel.state, shared.reason))
+            on_status(port.status(shared.way.state, shared.reason))
             changed.clear()
             await changed.wait()
     finally:

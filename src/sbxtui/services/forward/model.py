@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from sbxtui.core.errors import UsageError
@@ -14,6 +15,15 @@ from sbxtui.store.links import Link
 KIND = "forward"
 LOOPBACK = ("127.0.0.1", "::1")
 _MAX_PORT = 65_535
+
+
+class Mode(StrEnum):
+    """How connections come to the sandbox."""
+
+    # Over one connection to its guest: any protocol, and what is open outlives that connection.
+    TUNNEL = "tunnel"
+    # Through its endpoint, whatever its image holds: HTTP and WebSocket.
+    PROXY = "proxy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,7 @@ class ForwardSpec:
         bind: The one address it listens on; empty for this machine's loopback.
         hosts: More names a browser may call this machine by.
         origins: Origins of other sites whose pages may change things.
+        mode: How connections come to the sandbox.
     """
 
     local_port: int
@@ -41,6 +52,7 @@ class ForwardSpec:
     bind: str = ""
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    mode: Mode = Mode.TUNNEL
 
     @property
     def key(self) -> str:
@@ -68,6 +80,7 @@ class ForwardSpec:
             "bind": self.bind,
             "hosts": list(self.hosts),
             "origins": list(self.origins),
+            "mode": self.mode.value,
         }
 
     @classmethod
@@ -80,6 +93,7 @@ class ForwardSpec:
             str(spec.get("bind", "")),
             tuple(spec.get("hosts", ())),
             tuple(spec.get("origins", ())),
+            Mode(spec.get("mode", Mode.TUNNEL)),
         )
 
 
@@ -144,6 +158,7 @@ def specs_of(
     hosts: Sequence[str],
     origins: Sequence[str],
     reserved: Mapping[int, str],
+    mode: Mode = Mode.TUNNEL,
 ) -> list[ForwardSpec]:
     """Forwards as a person asked for them.
 
@@ -153,6 +168,7 @@ def specs_of(
         hosts: More names of this machine.
         origins: Origins that may pass.
         reserved: Ports of a sandbox that are not forwarded, and what they are.
+        mode: How connections come to the sandbox.
 
     Raises:
         UsageError: One cannot be.
@@ -175,7 +191,8 @@ def specs_of(
         gate_for(hosts, origins)
     except ValueError as exc:
         raise UsageError(str(exc), hint="--bind ADDRESS, --host NAME, --allow-origin https://NAME") from exc
-    return [ForwardSpec(pair.local_port, pair.remote_port, address, tuple(hosts), tuple(origins)) for pair in pairs]
+    names, pages = tuple(hosts), tuple(origins)
+    return [ForwardSpec(pair.local_port, pair.remote_port, address, names, pages, mode) for pair in pairs]
 
 
 def is_wildcard(address: str) -> bool:

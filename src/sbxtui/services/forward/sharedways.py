@@ -1,4 +1,4 @@
-"""One tunnel per sandbox and process, however many ports are forwarded through it."""
+"""One way of each kind per sandbox and process, however many ports are forwarded over it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from dataclasses import dataclass, field
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Registration
-from sbxtui.guest.tunnel import Tunnel, TunnelState
+from sbxtui.guest.tunnel import TunnelState
+from sbxtui.services.forward.ways import Way
 
 log = logging.getLogger(__name__)
 
 OnState = Callable[[TunnelState, str], None]
-# Makes a tunnel that tells its states to the callback.
-Make = Callable[[OnState], Awaitable[Tunnel]]
+# Makes a way that tells its states to the callback.
+Make = Callable[[OnState], Awaitable[Way]]
 
 
 @dataclass(slots=True)
 class Shared:
-    """A tunnel in use.
+    """A way in use.
 
     Attributes:
         run: Keeps it; ends with the error that no connection can be had any more for.
@@ -29,7 +30,7 @@ class Shared:
         changed: Set at each new state.
     """
 
-    tunnel: Tunnel
+    way: Way
     run: asyncio.Task[None]
     users: int = 0
     reason: str = ""
@@ -45,22 +46,23 @@ class Shared:
         await self.run
 
 
-class Tunnels:
-    """The tunnels of this process."""
+class SharedWays:
+    """The ways of this process."""
 
     def __init__(self) -> None:
-        self._shared: dict[tuple[str, str], Shared] = {}
+        self._shared: dict[tuple[str, str, str], Shared] = {}
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def use(self, row: Registration, make: Make) -> AsyncIterator[Shared]:
-        """The tunnel to a sandbox; it ends when nobody uses it.
+    async def use(self, row: Registration, kind: str, make: Make) -> AsyncIterator[Shared]:
+        """The way of a kind to a sandbox; it ends when nobody uses it.
 
         Args:
             row: The sandbox.
-            make: Makes the tunnel if there is none.
+            kind: Names the kind.
+            make: Makes the way if there is none.
         """
-        key = (row.context, row.id)
+        key = (row.context, row.id, kind)
         async with self._lock:
             shared = self._shared.get(key)
             if shared is None or shared.run.done():
@@ -84,14 +86,14 @@ async def _started(name: str, make: Make) -> Shared:
         for watcher in shared.watchers:
             watcher.set()
 
-    tunnel = await make(tell)
-    shared = Shared(tunnel, asyncio.create_task(_run(tunnel)))
+    way = await make(tell)
+    shared = Shared(way, asyncio.create_task(_run(way)))
     return shared
 
 
-async def _run(tunnel: Tunnel) -> None:
+async def _run(way: Way) -> None:
     try:
-        await tunnel.run()
+        await way.run()
     except SbxError as exc:
-        log.info("the tunnel ended: %s", exc.message)
+        log.info("the way ended: %s", exc.message)
         raise
