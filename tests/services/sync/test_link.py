@@ -15,6 +15,7 @@ from sbxtui.core.errors import Conflict, GuestUnreachable, QuotaExceeded, Sandbo
 from sbxtui.services.sync.link import LiveLink
 from sbxtui.services.sync.model import Mode
 from sbxtui.services.sync.status import LinkState, Status
+from sbxtui.services.sync.watch import FolderWatch
 from tests.services.sync.pairs import TwoFolders, two_folders
 
 DEADLINE_S = 60
@@ -104,6 +105,34 @@ async def test_saves_arrive_by_themselves_and_temporary_names_of_editors_never_d
         (here / "f___jb_tmp___").rename(here / "f")
         await live.until(lambda: live.two.both("f") == ("3", "3"))
         assert sorted(os.listdir(live.two.there)) == ["f"]
+
+
+async def test_a_hint_that_comes_while_others_settle_is_no_reason_to_look_at_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The only hints are the ones given here.
+    monkeypatch.setattr("sbxtui.services.sync.watch.FolderWatch._watch", _watching_nothing)
+    async with running(tmp_path) as live:
+        await live.until_state(LinkState.WATCHING)
+        looks = live.status.scans
+        for number in range(5):
+            (live.two.here / "one").write_text(f"1 {number}")
+            (live.two.here / "two").write_text(f"2 {number}")
+            live.link.hint({b"one"})
+            # By then it waits for the save to come to its end.
+            asyncio.get_running_loop().call_later(0.005, live.link.hint, {b"two"})
+            await live.until_equal()
+            await live.until_state(LinkState.WATCHING)
+            (live.two.here / "three").write_text(f"3 {number}")
+            live.link.hint({b"three"})
+            await live.until_equal()
+        # One may have been due.
+        assert live.status.scans <= looks + 1
+
+
+async def _watching_nothing(_watch: FolderWatch) -> str:
+    await asyncio.Event().wait()
+    return ""
 
 
 async def test_files_born_in_new_folders_are_not_missed(tmp_path: Path) -> None:

@@ -176,12 +176,15 @@ class LiveLink:
         if self.status.state is not LinkState.WATCHING:
             self._cycle.tell(LinkState.WATCHING)
         offset_s = time.time() - time.monotonic()
-        await self._ring(self._rescan_in_s())
+        has_rung = await self._ring(self._rescan_in_s())
         if abs(time.time() - time.monotonic() - offset_s) > _CLOCK_JUMP_S:
             self._must_compare = True
         if self._is_stopped or self._is_paused or self._must_compare:
             return
         if not (self._hinted or self._hinted_there):
+            if has_rung:
+                # For a hint that came while the ones before it settled, and was taken with them.
+                return
             self.hint({EVERYTHING})
         await self._settle()
         async with self._lock():
@@ -221,11 +224,13 @@ class LiveLink:
             count = len(self._hinted)
             await asyncio.sleep(_SETTLE_S)
 
-    async def _ring(self, timeout_s: float | None) -> None:
-        """Wait until something is asked for or hinted at, or for so long."""
+    async def _ring(self, timeout_s: float | None) -> bool:
+        """Wait until something is asked for or hinted at, or for so long; returns whether the bell rang."""
         if not (self._hinted or self._hinted_there or self._is_stopped):
             await self._wait(timeout_s)
+        has_rung = self._bell.is_set()
         self._bell.clear()
+        return has_rung
 
     async def _idle(self, timeout_s: float | None) -> None:
         """Wait until something is asked for; hints are nothing, for everything is compared afterwards."""
