@@ -1,4 +1,4 @@
-"""`/healthz`, `/v2/hello` and `PUT /v2/launch`."""
+"""`/healthz`, `/v2/hello`, `PUT /v2/launch` and `PUT /v2/secrets`."""
 
 from __future__ import annotations
 
@@ -54,8 +54,19 @@ async def launch(request: Request) -> Response:
     return json_response({"workdir": request.guest.state.workdir})
 
 
+async def secrets(request: Request) -> Response:
+    """`PUT /v2/secrets` {env, defaults}: what stands for the sandbox's secrets, for every later job. Replaces all.
+
+    `env` wins over the launch environment, `defaults` only fill its gaps.
+    """
+    body = await request.json()
+    request.guest.state.set_secrets(check_env(body.get("env", {})), check_env(body.get("defaults", {})))
+    return json_response({})
+
+
 ROUTES = (
     Route("GET", "/healthz", healthz, is_always_open=True),
     Route("GET", "/v2/hello", hello),
     Route("PUT", "/v2/launch", launch),
+    Route("PUT", "/v2/secrets", secrets),
 )

@@ -153,7 +153,8 @@ def resolve(spec: JobSpec, state: GuestState) -> Spec:
     prompt = {"PS1": _PROMPT} if spec.tty else {}
     env = {**prompt, **base_env(state, name, home, job_id=spec.id), **term, **(spec.env or {})}
     if spec.exact_env is not None:
-        env = {**spec.exact_env, **term}
+        # A shell that is older than a secret finds it, too.
+        env = {**state.secret_defaults, **state.secret_env, **spec.exact_env, **term}
     is_own = uid == os.geteuid() and gid == os.getegid()
     if not is_own and os.geteuid() != 0:
         raise WireError(
@@ -197,7 +198,7 @@ def base_env(state: GuestState, name: str, home: str, *, job_id: str = "") -> di
     # What the kernel tells is the host's in some sandboxes.
     limits = state.settings.limits
     given |= {name: str(limits[key]) for name, key in _TOLD_LIMITS.items() if key in limits}
-    return {**env, **given, **state.launch_env}
+    return {**env, **given, **state.secret_defaults, **state.launch_env, **state.secret_env}
 
 
 def check_env(env: object) -> dict[str, str]:

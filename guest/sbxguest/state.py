@@ -92,6 +92,9 @@ class GuestState:
         self.identity = Identity()
         self.workdir = settings.workdir
         self.launch_env: dict[str, str] = {}
+        # Placeholders, and what leads programs to the certificates that go with them.
+        self.secret_env: dict[str, str] = {}
+        self.secret_defaults: dict[str, str] = {}
         self.has_run = False
         self._restore_mark = ""
         self._keep = keep
@@ -118,10 +121,19 @@ class GuestState:
         self.workdir = workdir or self.workdir
         self._save()
 
+    def set_secrets(self, env: Mapping[str, str], defaults: Mapping[str, str]) -> None:
+        """Replace what every later job is told of the sandbox's secrets."""
+        self.secret_env, self.secret_defaults = dict(env), dict(defaults)
+        self._save()
+
     def renew_boot(self) -> str:
-        """After a fork or restore: a new boot id, so that hosts notice, and a new identity may come. Returns the id."""
+        """After a fork or restore: a new boot id, so that hosts notice, and a new identity may come. Returns the id.
+
+        Secrets were given to one sandbox, and this is another.
+        """
         self.boot_id = new_boot_id()
         self.has_run = False
+        self.secret_env, self.secret_defaults = {}, {}
         self._save()
         return self.boot_id
 
@@ -140,18 +152,20 @@ class GuestState:
                     "identity": asdict(self.identity),
                     "workdir": self.workdir,
                     "launch_env": self.launch_env,
+                    "secrets": [self.secret_env, self.secret_defaults],
                     "has_run": self.has_run,
                 }
             ).encode()
         )
 
     def _load(self, saved: dict[str, object]) -> None:
-        identity, launch_env = saved["identity"], saved["launch_env"]
-        if not isinstance(identity, dict) or not isinstance(launch_env, dict):
+        identity, launch_env, secrets = saved["identity"], saved["launch_env"], saved["secrets"]
+        if not isinstance(identity, dict) or not isinstance(launch_env, dict) or not isinstance(secrets, list):
             raise ValueError("the kept guest state is damaged")
         self.boot_id = str(saved["boot_id"])
         self.identity = Identity(**identity)
         self.workdir = str(saved["workdir"])
+        self.secret_env, self.secret_defaults = ({**one} for one in secrets)
         self.launch_env = {str(key): str(value) for key, value in launch_env.items()}
         self.has_run = saved["has_run"] is True
 

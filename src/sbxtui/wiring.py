@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sbxtui.services.ports import Ports
     from sbxtui.services.reasons import Reasons
     from sbxtui.services.sandboxes import Sandboxes
+    from sbxtui.services.secrets import Secrets
     from sbxtui.services.shell import Shells
     from sbxtui.services.sync.desk import SyncDesk
     from sbxtui.services.sync.syncs import Syncs
@@ -212,6 +213,13 @@ class Services:
         from sbxtui.services.network import Networks
 
         return Networks(self.context, self.planes, self.registry, self.events, self.actor)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """What requests of sandboxes may carry without their knowing it."""
+        from sbxtui.services.secrets import Secrets
+
+        return Secrets(self.context, self.planes, self.events, self.actor)
 
     @cached_property
     def watch(self) -> Watch:

@@ -46,6 +46,7 @@ def test_the_local_cloud_imports_settings_core_and_the_wire_only_of_us() -> None
         "sbxtui.core",
         "sbxtui.home",
         "sbxtui.identity",
+        "sbxtui.roots",
         "sbxtui.settings",
         "sbxtui.localcloud",
         "sbxguest.wire",

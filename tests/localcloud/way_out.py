@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.egress.conversation import Conversation, Patience, Ways
 from sbxtui.localcloud.egress.dialing import LOOPBACK, Streams, connect_directly
 from sbxtui.localcloud.egress.log import NetworkLog
+from sbxtui.localcloud.egress.secrets import SecretBook
+from sbxtui.localcloud.egress.tls import system_trust
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 WAIT_S = 20
@@ -41,6 +44,8 @@ class WayOut:
     dialled: list[tuple[str, int]] = field(default_factory=list)
     lookups: list[str] = field(default_factory=list)
     conversations: list[Conversation] = field(default_factory=list)
+    secrets: SecretBook = field(default_factory=SecretBook)
+    trust: Callable[[], ssl.SSLContext] = system_trust
     port: int = 0
 
     async def resolve(self, host: str) -> Sequence[Address]:
@@ -61,7 +66,7 @@ class WayOut:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a program."""
-        conversation = Conversation(self, Ways(self.resolve, self.connect, self.patience), (reader, writer))
+        conversation = Conversation(self, Ways(self.resolve, self.connect, self.patience, self.trust), (reader, writer))
         self.conversations.append(conversation)
         await conversation.serve()
 
@@ -91,12 +96,14 @@ class WayOut:
 
 
 @contextlib.asynccontextmanager
-async def way_out(folder: Path, network: str, upstream: Serve | None = None, **changes: Any) -> AsyncIterator[WayOut]:
+async def way_out(
+    folder: Path, network: str, upstream: Serve | None = None, *, tls: ssl.SSLContext | None = None, **changes: Any
+) -> AsyncIterator[WayOut]:
     """A proxy with a policy, and a server that every address leads to."""
     names = {"example.com": [[PUBLIC]], "inside.example.com": [[PRIVATE]]}
     way = WayOut(parse_network(network), NetworkLog(folder / "network.jsonl"), names, **changes)
     server = await asyncio.start_server(way.serve, "127.0.0.1", 0)
-    behind = await asyncio.start_server(upstream or _answer, "127.0.0.1", 0)
+    behind = await asyncio.start_server(upstream or _answer, "127.0.0.1", 0, ssl=tls)
     way.port, way.upstream_port = (one.sockets[0].getsockname()[1] for one in (server, behind))
     try:
         yield way

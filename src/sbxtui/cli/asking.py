@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import termios
 
 from sbxtui.cli.output import tell
 
 # More than a terminal hands out as one line.
 _LINE_BYTES = 1 << 13
+# Of what termios tells.
+_LOCAL_FLAGS = 3
 
 
 async def ask(question: str) -> bool:
@@ -24,6 +27,22 @@ async def ask(question: str) -> bool:
         tell("\n")
         raise
     return line.strip().lower() in (b"y", b"yes")
+
+
+async def ask_hidden(question: str) -> str:
+    """A line the person types unseen; the terminal shows again what is typed, whatever ends this."""
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    hidden = list(before)
+    hidden[_LOCAL_FLAGS] &= ~termios.ECHO
+    tell(f"{question}: ")
+    termios.tcsetattr(number, termios.TCSAFLUSH, hidden)
+    try:
+        line = await _typed_line(number)
+    finally:
+        termios.tcsetattr(number, termios.TCSAFLUSH, before)
+        tell("\n")
+    return line.decode(errors="replace").rstrip("\r\n")
 
 
 async def _typed_line(number: int) -> bytes:

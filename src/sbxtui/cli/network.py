@@ -112,6 +112,7 @@ def _entry_json(entry: NetworkEntry) -> dict[str, object]:
         "reason": entry.reason or None,
         "address": entry.address or None,
         "network": entry.network or None,
+        "secrets": entry.secrets.split(",") if entry.secrets else None,
         "sent_bytes": entry.sent_bytes,
         "received_bytes": entry.received_bytes,
         "duration_s": entry.duration_s,
@@ -125,7 +126,7 @@ def _entry_line(entry: NetworkEntry) -> str:
     if entry.sent_bytes is not None and entry.received_bytes is not None:
         amount = f"sent {short_size(entry.sent_bytes)}, received {short_size(entry.received_bytes)}"
     left_out = f"({entry.left_out} before it left out)" if entry.left_out else ""
-    words = entry.reason or entry.network or amount
+    words = entry.reason or entry.network or entry.secrets or amount
     job = f"job {entry.job}" if entry.job else ""
     parts = (f"{entry.at.astimezone():%H:%M:%S}  {entry.action:<8} {entry.method:<7} {place}", words, job, left_out)
     return "  ".join(part for part in parts if part)

@@ -7,6 +7,7 @@ import re
 
 from sbxtui.cli.adder import Adder, Arguments
 from sbxtui.cli.forwardverbs import add_forward_verbs
+from sbxtui.cli.secretverbs import add_secret_verbs
 from sbxtui.cli.syncverbs import add_sync_verbs
 from sbxtui.core.text import parse_duration_s, parse_memory_mib
 
@@ -390,6 +391,7 @@ def add_verbs(add: Adder) -> None:
         add_sync_verbs,
         add_forward_verbs,
         _network,
+        add_secret_verbs,
         _seeing,
         _set_up,
     ):

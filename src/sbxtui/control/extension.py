@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from sbxtui.control.local import LocalCloud
-from sbxtui.core.errors import Conflict, ControlUnavailable, SandboxNotFound, Unsupported, UsageError
+from sbxtui.core.errors import Conflict, ControlUnavailable, NotFound, SandboxNotFound, Unsupported, UsageError
 from sbxtui.core.text import harmless_line
 from sbxtui.core.threads import run_abandonable
 
@@ -29,7 +29,7 @@ async def ask_local_cloud(
 
     Args:
         cloud: One that serves now.
-        method: GET or PUT.
+        method: GET, PUT or DELETE.
         path: Behind `/sbx/v1`.
         query: Its query.
         body: Sent as JSON.
@@ -47,6 +47,8 @@ async def ask_local_cloud(
         return answer
     message = harmless_line(str(answer.get("message") or f"the local cloud answered {status}"))
     match status:
+        case 404 if answer.get("resourceType") == "Secret":
+            raise NotFound(message, hint="`sbx secret ls SANDBOX` lists them")
         case 404 if "resourceId" in answer:
             raise SandboxNotFound(message, hint="`sbx ls --all` lists them")
         case 404:

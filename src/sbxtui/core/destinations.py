@@ -47,3 +47,18 @@ PRESETS: Mapping[str, tuple[str, ...]] = {
     "openai": ("api.openai.com:443",),
     "openrouter": ("openrouter.ai:443",),
 }
+
+# Where variables of these names go, as people and programs know them: presets, or places of their own.
+SECRET_HOSTS: Mapping[str, tuple[str, ...]] = {
+    "ANTHROPIC_API_KEY": ("anthropic",),
+    "GEMINI_API_KEY": ("gemini",),
+    "GH_TOKEN": ("api.github.com", "github.com"),
+    "GITHUB_TOKEN": ("api.github.com", "github.com"),
+    "GITLAB_TOKEN": ("gitlab",),
+    "GOOGLE_API_KEY": ("gemini",),
+    "HF_TOKEN": ("huggingface.co",),
+    "MISTRAL_API_KEY": ("mistral",),
+    "NPM_TOKEN": ("npm",),
+    "OPENAI_API_KEY": ("openai",),
+    "OPENROUTER_API_KEY": ("openrouter",),
+}

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from sbxtui.localcloud.certificates import builder, key_pem, key_usage, pem
 from sbxtui.localcloud.spec import write_private
 
 log = logging.getLogger(__name__)
@@ -25,8 +26,6 @@ log = logging.getLogger(__name__)
 CA_LIFETIME = timedelta(days=3650)
 LEAF_LIFETIME = timedelta(days=397)
 RENEW_BEFORE = timedelta(days=30)
-# Clocks of one machine do not differ, but a clock set back must not make a new certificate "not yet valid".
-_BACKDATED = timedelta(days=1)
 _NAMES: tuple[x509.GeneralName, ...] = (
     x509.DNSName("localhost"),
     x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
@@ -102,16 +101,16 @@ def _make_authority(files: CaFiles, now: datetime) -> _Authority:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sbx local cloud CA")])
     certificate = (
-        _builder(name, name, key.public_key(), now, CA_LIFETIME)
+        builder(name, name, key.public_key(), now, CA_LIFETIME)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(is_ca=True), critical=True)
+        .add_extension(key_usage(is_ca=True), critical=True)
         .add_extension(x509.NameConstraints(_PERMITTED, None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     # The key first: a crash in between leaves a pair that does not fit, which is made anew.
-    write_private(files.ca_key_file, _key_pem(key).decode(), is_durable=True)
-    write_private(files.ca_file, _pem(certificate).decode(), is_durable=True)
+    write_private(files.ca_key_file, key_pem(key).decode(), is_durable=True)
+    write_private(files.ca_file, pem(certificate).decode(), is_durable=True)
     files.ca_file.chmod(0o644)
     return certificate, key
 
@@ -135,55 +134,17 @@ def _make_leaf(files: CaFiles, authority: _Authority, now: datetime) -> None:
     leaf_key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sbx local endpoint")])
     leaf = (
-        _builder(name, certificate.subject, leaf_key.public_key(), now, LEAF_LIFETIME)
+        builder(name, certificate.subject, leaf_key.public_key(), now, LEAF_LIFETIME)
         .add_extension(x509.SubjectAlternativeName(_NAMES), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(is_ca=False), critical=True)
+        .add_extension(key_usage(is_ca=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(leaf_key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    write_private(files.server_file, (_key_pem(leaf_key) + _pem(leaf)).decode())
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, lifetime: timedelta
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BACKDATED)
-        .not_valid_after(now + lifetime)
-    )
-
-
-def _key_usage(*, is_ca: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=is_ca,
-        crl_sign=is_ca,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    write_private(files.server_file, (key_pem(leaf_key) + pem(leaf)).decode())
 
 
 def _is_current(certificate: x509.Certificate, now: datetime) -> bool:
     return certificate.not_valid_before_utc <= now and now + RENEW_BEFORE < certificate.not_valid_after_utc
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )

@@ -9,8 +9,34 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Protocol
 
 CHUNK_BYTES = 262_144
+
+
+class TwoWay(Protocol):
+    """What carries a request out and its answer back: the ways of `Duplex`, with or without TLS."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """See `Duplex`."""
+        ...
+
+    async def read(self, most: int = CHUNK_BYTES) -> bytes:
+        """See `Duplex`."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """See `Duplex`."""
+        ...
+
+    def end(self) -> None:
+        """See `Duplex`."""
+        ...
+
+    def close(self) -> None:
+        """See `Duplex`."""
+        ...
 
 
 class Duplex:

@@ -12,8 +12,8 @@ from typing import Any
 
 from sbxtui.core.bodies import framing_of
 from sbxtui.core.heads import BadMessage, Head, RequestHead, ResponseHead, parse_response
-from sbxtui.localcloud.duplex import CHUNK_BYTES, Duplex
-from sbxtui.localcloud.relay import Cut, Source, relay_body, relay_until_end, write_to
+from sbxtui.localcloud.duplex import CHUNK_BYTES, TwoWay
+from sbxtui.localcloud.relay import Cut, EndedSink, Source, relay_body, relay_until_end, write_to
 
 # After an early answer the client may still be sending; a connection closed under it could take the answer with it.
 LINGER_S = 5.0
@@ -27,7 +27,7 @@ class Upstream:
 
     port: int
     epoch: int
-    duplex: Duplex
+    duplex: TwoWay
     used_at: float
     source: Source = field(init=False)
 
@@ -50,7 +50,7 @@ class Outcome:
 
 class Exchange:
     """`head` is what the guest gets of the request's. `touch` is told of every byte, and `passed_on` makes of the
-    answer's head what the client gets.
+    answer's head what the client gets; its body goes through `sink`, if there is one, before the writer.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Exchange:
         touch: Callable[[], None],
         answered_upgrade: Callable[[Head], Head],
         passed_on: Callable[[Head], Head] = lambda head: head,
+        sink: EndedSink | None = None,
     ) -> None:
         self._request = request
         self._head = head
@@ -73,6 +74,7 @@ class Exchange:
         self._touch = touch
         self._answered_upgrade = answered_upgrade
         self._passed_on = passed_on
+        self._sink = sink
         self._is_sent = False
         self._sending_over = asyncio.Event()
         self._has_answer_begun = False
@@ -180,11 +182,15 @@ class Exchange:
 
     async def _relay_answer(self, response: ResponseHead) -> None:
         try:
-            await relay_body(self._upstream.source, self._writer, framing_of(response.framing), self._touch)
+            await relay_body(
+                self._upstream.source, self._sink or self._writer, framing_of(response.framing), self._touch
+            )
         except Cut:
             # Without a length, the end of the connection is the end of the body.
             if response.framing != "close":
                 raise
+        if self._sink is not None:
+            self._sink.finish()
         await self._writer.drain()
 
     async def _tunnel(self) -> None:

@@ -56,6 +56,11 @@ async def call_hook(
     return HookOutcome(name, status, timeout_s)
 
 
+async def ask_guest(dial: Dial, port: int, method: str, path: str, body: bytes) -> int:
+    """One request to the guest; the status it answered, 502 for none. The caller sets the deadline."""
+    return await _request(dial, port, method, path, body)
+
+
 async def wait_healthy(dial: Dial, port: int) -> None:
     """Return when the guest answers its health check with 200; the caller sets the deadline."""
     while await _request(dial, port, "GET", "/healthz", b"") != 200:

@@ -33,9 +33,11 @@ from sbxtui.identity import own_identity
 from sbxtui.localcloud import cgroups
 from sbxtui.localcloud.ca import server_context
 from sbxtui.localcloud.catalog import Catalog
+from sbxtui.localcloud.egress.keeping import SecretKeeping
 from sbxtui.localcloud.egress.policies import PolicyStore
 from sbxtui.localcloud.egress.routes import NetworkApi
 from sbxtui.localcloud.egress.service import Egress
+from sbxtui.localcloud.egress.vault import Vault
 from sbxtui.localcloud.endpoints import EndpointFactory
 from sbxtui.localcloud.fleet import Fleet
 from sbxtui.localcloud.found import CloudFile, remember_port, remembered_port
@@ -99,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What a person exported for AWS must never reach a sandbox or steer botocore here.
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
-    _raise_open_files()
+    _settle_limits()
     try:
         # A sandbox's own uid must get through the folders above its tree, so they are made before the umask closes.
         options.trees.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -221,7 +223,7 @@ async def _serve(options: Options, lock: HomeLock) -> None:
     )
     lifetime = _Lifetime(options.exit_when_idle_s)
     listening = _listen(options)
-    egress = Egress(world, PolicyStore(options.local_dir / "network"))
+    egress = _egress(options, world)
     async with Fleet(world, EndpointFactory(context, keys).open, egress) as fleet:
         _install_signals(lifetime, fleet)
         verifier = Verifier(keys.access_key_id, keys.secret_access_key, REGION)
@@ -243,6 +245,11 @@ async def _serve(options: Options, lock: HomeLock) -> None:
             await serving
     _leave_no_groups(options, fleet)
     log.info("ended; sandboxes live on with their keepers")
+
+
+def _egress(options: Options, world: World) -> Egress:
+    secrets = SecretKeeping(Vault(options.local_dir / "secrets"))
+    return Egress(world, PolicyStore(options.local_dir / "network"), secrets)
 
 
 def _leave_no_groups(options: Options, fleet: Fleet) -> None:
@@ -337,7 +344,9 @@ def _told(options: Options, keys: HomeKeys, port: int, ca_file: Path, choice: Ch
     return json.dumps(told)
 
 
-def _raise_open_files() -> None:
+def _settle_limits() -> None:
+    # This process knows secrets, and a core file would hold them. Who is started here may raise it again.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

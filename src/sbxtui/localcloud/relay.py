@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from sbxtui.core.bodies import Framing
 from sbxtui.core.heads import MAX_HEAD_BYTES, BadMessage
-from sbxtui.localcloud.duplex import CHUNK_BYTES, Duplex
+from sbxtui.localcloud.duplex import CHUNK_BYTES, TwoWay
 
 WRITE_BUFFER_BYTES = 1_048_576
+
+
+class Sink(Protocol):
+    """Where bytes go: a StreamWriter, or something before one."""
+
+    def write(self, data: bytes) -> None:
+        """As a StreamWriter's."""
+        ...
+
+    async def drain(self) -> None:
+        """As a StreamWriter's."""
+        ...
+
+
+class EndedSink(Sink, Protocol):
+    """One that must be told when there is no more."""
+
+    def finish(self) -> None:
+        """Write what was held back."""
+        ...
 
 
 class Cut(Exception):
@@ -19,7 +40,7 @@ class Cut(Exception):
 class Source:
     """A reader that can give back what it read too much. Every wait may be cancelled without losing a byte."""
 
-    def __init__(self, reader: asyncio.StreamReader | Duplex) -> None:
+    def __init__(self, reader: asyncio.StreamReader | TwoWay) -> None:
         self._reader = reader
         self._rest = b""
 
@@ -75,7 +96,7 @@ class Source:
         await asyncio.get_running_loop().create_future()
 
 
-async def relay_body(source: Source, sink: asyncio.StreamWriter, framing: Framing, touch: Callable[[], None]) -> None:
+async def relay_body(source: Source, sink: Sink, framing: Framing, touch: Callable[[], None]) -> None:
     """Pass a whole body on; what follows it stays in `source`.
 
     Raises:
@@ -106,7 +127,7 @@ async def relay_until_end(source: Source, send: Callable[[bytes], Awaitable[None
         await send(data)
 
 
-async def write_to(writer: asyncio.StreamWriter, data: bytes) -> None:
+async def write_to(writer: Sink, data: bytes) -> None:
     """Write all of it, at the other side's pace.
 
     Raises:

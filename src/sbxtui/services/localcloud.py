@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import ssl
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from sbxtui.core.model import Context, Phase, SandboxState
 from sbxtui.core.text import harmless_line
 from sbxtui.home import Home
 from sbxtui.identity import identity_of
+from sbxtui.roots import system_roots_pem
 from sbxtui.store.registry import Registry
 
 _STOP_DEADLINE_S = 20.0
@@ -252,14 +252,7 @@ def _delete_sockets(home: Home) -> None:
 
 
 def _write_bundle(home: Home, ca_file: Path) -> Path:
-    system = ssl.get_default_verify_paths().cafile
-    parts = [ca_file.read_text()]
-    if system and Path(system).exists():
-        parts.insert(0, Path(system).read_text())
-    else:
-        import certifi
-
-        parts.insert(0, Path(certifi.where()).read_text())
+    parts = [system_roots_pem(), ca_file.read_text()]
     bundle = home.local_dir / "ca-bundle.pem"
     temporary = bundle.with_suffix(f".{os.getpid()}")
     temporary.write_text("\n".join(parts))

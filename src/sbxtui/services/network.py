@@ -37,7 +37,8 @@ class NetworkState:
 class NetworkEntry:
     """One line of a sandbox's network log, made harmless.
 
-    `action` is allowed, refused, failed, ended or changed. `job` is what the sandbox itself says of who asked.
+    `action` is allowed, refused, failed, secret (put in were `secrets`), ended or changed. `job` is what the sandbox
+    itself says of who asked.
     """
 
     seq: int
@@ -50,6 +51,7 @@ class NetworkEntry:
     reason: str = ""
     address: str = ""
     network: str = ""
+    secrets: str = ""
     sent_bytes: int | None = None
     received_bytes: int | None = None
     duration_s: float | None = None
@@ -188,6 +190,7 @@ def _entry_of(raw: dict[str, Any]) -> NetworkEntry:
         reason=words("reason"),
         address=words("address"),
         network=words("network"),
+        secrets=words("secrets"),
         sent_bytes=count("sent_bytes"),
         received_bytes=count("received_bytes"),
         duration_s=float(raw["duration_s"]) if "duration_s" in raw else None,

@@ -148,6 +148,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "files.mv": ("fs", "mv", "{subject}", "{from}", "{path}"),
     "files.cp": ("fs", "cp", "{subject}", "{from}", "{path}"),
     "sandbox.network": ("network", "{subject}", "--{network}"),
+    "sandbox.secret": ("secret", "{action}", "{subject}", "{secret}"),
     "sync.start": ("sync", "{subject}", "{root}"),
     "sync.paused": ("sync", "pause", "{subject}"),
     "sync.running": ("sync", "resume", "{subject}"),

@@ -10,10 +10,10 @@ import binascii
 import re
 from dataclasses import dataclass, replace
 
-from sbxtui.core.heads import BadMessage, Head, RequestHead, parse_any_request
+from sbxtui.core.heads import BadMessage, Head, RequestHead, parse_any_request, parse_request
 from sbxtui.core.hosts import authority, split_authority
 
-_HTTP_PORT = 80
+_HTTP_PORT, _TLS_PORT = 80, 443
 _ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#\\]*)([/?][^#]*)?")
 _JOB = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Between two neighbours only (RFC 9110 §7.6.1), with the old spelling that clients of proxies still send.
@@ -34,13 +34,17 @@ _NEVER_NOMINATED = frozenset((b"content-length", b"host", b"transfer-encoding"))
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request to the proxy. `job` is who asks, as the sandbox itself says; `host` is empty for the proxy itself."""
+    """One request to the proxy. `job` is who asks, as the sandbox itself says; `host` is empty for the proxy itself.
+
+    `is_tls`: it was asked inside a tunnel that is opened here.
+    """
 
     request: RequestHead
     host: str
     port: int
     job: str
     path: bytes = b""
+    is_tls: bool = False
 
     @property
     def is_tunnel(self) -> bool:
@@ -52,14 +56,27 @@ class Asked:
         """In ASCII."""
         return self.request.method.decode("ascii")
 
+    @property
+    def default_port(self) -> int:
+        """What no port in its address means."""
+        return _TLS_PORT if self.is_tls else _HTTP_PORT
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether it asks for one, and may: without TLS there is CONNECT for that."""
+        return self.is_tls and self.request.is_websocket
+
     def to_upstream(self) -> RequestHead:
         """The request as the destination gets it: of this hop nothing, and the host that was checked."""
         kept = _without_hops(self.request.head)
+        connection = b"close"
+        if self.is_websocket:
+            connection, kept = b"Upgrade", kept.plus((b"Upgrade", b"websocket"))
         version = b"HTTP/1.0" if self.request.is_http10 else b"HTTP/1.1"
-        port = "" if self.port == _HTTP_PORT else f":{self.port}"
+        port = "" if self.port == self.default_port else f":{self.port}"
         host = authority(self.host, self.port).rpartition(":")[0] + port
         head = Head(b" ".join((self.request.method, self.path, version)), ((b"Host", host.encode()), *kept.fields))
-        return replace(self.request, head=head.plus((b"Connection", b"close")))
+        return replace(self.request, head=head.plus((b"Connection", connection)))
 
 
 def read_request(raw: bytes) -> Asked:
@@ -70,8 +87,7 @@ def read_request(raw: bytes) -> Asked:
     """
     request = parse_any_request(raw)
     job = _job_of(request)
-    if any(name in _NEVER_NOMINATED for name in _nominated(request.head)):
-        raise BadMessage(400, "Connection names a field that must not be dropped")
+    _check_nominated(request)
     if request.method == b"CONNECT":
         host, port = _place(request.target, default_port=0)
         if request.length != 0:
@@ -91,6 +107,21 @@ def read_request(raw: bytes) -> Asked:
     return Asked(request, host, port, job, rest if rest.startswith(b"/") else b"/" + rest)
 
 
+def read_opened(raw: bytes, asked: Asked) -> Asked:
+    """Read a head from inside a tunnel that is opened here.
+
+    Raises:
+        BadMessage: 400 for whatever is not plainly one request, 421 for one to another host.
+    """
+    request = parse_request(raw)
+    _check_nominated(request)
+    opened = Asked(request, asked.host, asked.port, asked.job, request.target, is_tls=True)
+    for value in request.head.values(b"host"):
+        if _place(value, default_port=_TLS_PORT) != (asked.host, asked.port):
+            raise BadMessage(421, f"this connection leads to {asked.host}, and the request names another host")
+    return opened
+
+
 def answer_head(head: Head) -> Head:
     """An answer's head as the program in the sandbox gets it: the connection ends with it."""
     return _without_hops(head).plus((b"Connection", b"close"))
@@ -103,6 +134,11 @@ def _without_hops(head: Head) -> Head:
 
 def _nominated(head: Head) -> frozenset[bytes]:
     return frozenset(element.lower() for element in head.elements(b"connection"))
+
+
+def _check_nominated(request: RequestHead) -> None:
+    if any(name in _NEVER_NOMINATED for name in _nominated(request.head)):
+        raise BadMessage(400, "Connection names a field that must not be dropped")
 
 
 def _place(raw: bytes, *, default_port: int) -> tuple[str, int]:

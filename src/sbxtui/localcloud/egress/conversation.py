@@ -6,17 +6,19 @@ import asyncio
 import contextlib
 import json
 import logging
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import Protocol
 
 from sbxtui.core.egress import NetworkPolicy
 from sbxtui.core.heads import BadMessage, Head
 from sbxtui.core.hosts import THIS_MACHINE, as_address, authority, why_not_public
-from sbxtui.localcloud.duplex import Duplex
-from sbxtui.localcloud.egress.asking import Asked, answer_head, read_request
+from sbxtui.localcloud.duplex import TwoWay
+from sbxtui.localcloud.egress.asking import Asked, answer_head, read_opened, read_request
 from sbxtui.localcloud.egress.dialing import (
     Connect,
     Forbidden,
@@ -27,6 +29,10 @@ from sbxtui.localcloud.egress.dialing import (
     first_connection,
 )
 from sbxtui.localcloud.egress.log import NetworkLog
+from sbxtui.localcloud.egress.opened import closed, take_tls
+from sbxtui.localcloud.egress.secrets import SecretBook
+from sbxtui.localcloud.egress.swap import Mask, MaskedWriter, Swapped, swapped
+from sbxtui.localcloud.egress.tls import TlsDuplex, system_trust, tls_words
 from sbxtui.localcloud.exchange import Exchange, Upstream, linger
 from sbxtui.localcloud.relay import WRITE_BUFFER_BYTES, Cut, Source, write_to
 
@@ -66,14 +72,20 @@ class Rules(Protocol):
         """Where to write down what it asks."""
         ...
 
+    @property
+    def secrets(self) -> SecretBook:
+        """What its requests may carry, each where it may."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How names are looked up and addresses dialled."""
+    """How names are looked up and addresses dialled, and whom to trust where TLS is ours."""
 
     resolve: Resolve
     connect: Connect
     patience: Patience = field(default_factory=Patience)
+    trust: Callable[[], ssl.SSLContext] = system_trust
 
 
 class Refusal(Exception):
@@ -96,7 +108,7 @@ class Conversation:
         self._rules = rules
         self._ways = ways
         self._source = Source(reader)
-        self._upstream: Duplex | None = None
+        self._upstream: TwoWay | None = None
         self.asked: Asked | None = None
         self._writer.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
 
@@ -121,7 +133,7 @@ class Conversation:
             self._writer.close()
 
     async def _serve(self) -> None:
-        asked = self.asked = await self._read()
+        asked = self.asked = await self._read(read_request)
         if asked is None:
             return
         if not asked.host:
@@ -138,19 +150,24 @@ class Conversation:
         if not self._rules.policy.allows(asked.host, asked.port):
             raise self._not_allowed(asked)
         self._note("allowed", asked, address=address)
-        await (self._tunnel if asked.is_tunnel else self._fetch)(asked, self._upstream)
+        if not asked.is_tunnel:
+            await self._fetch(asked, self._upstream)
+        elif self._rules.secrets.going_to(asked.host, asked.port, is_tls=True):
+            await self._open(asked, self._upstream)
+        else:
+            await self._tunnel(asked, self._upstream)
 
-    async def _read(self) -> Asked | None:
+    async def _read(self, read: Callable[[bytes], Asked]) -> Asked | None:
         try:
             async with asyncio.timeout(self._ways.patience.head_s):
                 raw = await self._source.read_head()
-            return read_request(raw) if raw is not None else None
+            return read(raw) if raw is not None else None
         except TimeoutError:
             raise Refusal(408, "bad_request", "the request did not arrive in time") from None
         except BadMessage as exc:
             raise Refusal(exc.status, "bad_request", exc.why) from exc
 
-    async def _dial(self, asked: Asked) -> tuple[Duplex, str]:
+    async def _dial(self, asked: Asked) -> tuple[TwoWay, str]:
         patience = self._ways.patience
         try:
             async with asyncio.timeout(patience.lookup_s):
@@ -169,7 +186,30 @@ class Conversation:
 
     # Relaying
 
-    async def _tunnel(self, asked: Asked, upstream: Duplex) -> None:
+    async def _open(self, asked: Asked, upstream: TwoWay) -> None:
+        """Between a program and a host that a secret may go to, TLS ends here and begins anew."""
+        patience = self._ways.patience
+        self._upstream = secured = TlsDuplex(upstream, self._ways.trust(), asked.host)
+        try:
+            async with asyncio.timeout(patience.dial_s):
+                await secured.handshake()
+        except (OSError, TimeoutError) as exc:
+            words = f"{_place(asked)} is not spoken to: {tls_words(exc)}"
+            raise Refusal(502, "unavailable", words, "a secret goes to a host this machine trusts", "failed") from exc
+        context = await asyncio.to_thread(self._rules.secrets.authority.server_context, asked.host)
+        try:
+            reader, self._writer = await take_tls(self._writer, _ESTABLISHED, context, patience.head_s)
+        except OSError as exc:
+            self._note("failed", asked, reason=f"TLS with the program: {tls_words(exc)}")
+            raise
+        self._source = Source(reader)
+        inner = await self._read(partial(read_opened, asked=asked))
+        if inner is not None:
+            self.asked = inner
+            await self._fetch(inner, secured)
+        await closed(self._writer)
+
+    async def _tunnel(self, asked: Asked, upstream: TwoWay) -> None:
         await write_to(self._writer, _ESTABLISHED)
         started = time.monotonic()
         sent, received = _Meter(), _Meter()
@@ -184,7 +224,7 @@ class Conversation:
             facts = {"sent_bytes": sent.total, "received_bytes": received.total}
             self._note("ended", asked, duration_s=round(time.monotonic() - started, 3), **facts)
 
-    async def _outward(self, upstream: Duplex, meter: _Meter, touch: Callable[[], None]) -> None:
+    async def _outward(self, upstream: TwoWay, meter: _Meter, touch: Callable[[], None]) -> None:
         """Pass on what the program sends, then its end; to who takes no more, nothing: it may have said why."""
         while data := await self._source.read():
             touch()
@@ -196,7 +236,7 @@ class Conversation:
         with contextlib.suppress(OSError):
             upstream.end()
 
-    async def _inward(self, upstream: Duplex, meter: _Meter, touch: Callable[[], None]) -> None:
+    async def _inward(self, upstream: TwoWay, meter: _Meter, touch: Callable[[], None]) -> None:
         while data := await upstream.read():
             touch()
             meter.total += len(data)
@@ -204,16 +244,18 @@ class Conversation:
         if self._writer.can_write_eof():
             self._writer.write_eof()
 
-    async def _fetch(self, asked: Asked, upstream: Duplex) -> None:
-        request = asked.to_upstream()
+    async def _fetch(self, asked: Asked, upstream: TwoWay) -> None:
         has_answered = False
 
         def passed_on(head: Head) -> Head:
             nonlocal has_answered
             has_answered = True
-            return answer_head(head)
+            return mask.head(answer_head(head))
 
         try:
+            swap = self._with_secrets(asked)
+            mask, request = Mask(swap.needles), swap.request
+            sink = MaskedWriter(self._writer, mask)
             async with _silence(self._ways.patience.answer_s) as touch:
                 await Exchange(
                     request,
@@ -222,9 +264,10 @@ class Conversation:
                     self._writer,
                     Upstream(asked.port, 0, upstream, time.monotonic()),
                     touch=touch,
-                    # Upgrades are not passed on, so no answer to one is.
-                    answered_upgrade=answer_head,
+                    # Other upgrades are not passed on, so no answer to one is.
+                    answered_upgrade=mask.head if asked.is_websocket else answer_head,
                     passed_on=passed_on,
+                    sink=sink if swap.keys else None,
                 ).run()
         except TimeoutError:
             if has_answered:
@@ -236,6 +279,13 @@ class Conversation:
                 raise
             words = f"{_place(asked)}: {exc.why.replace('the guest', 'it')}" if exc.status == 502 else exc.why
             raise Refusal(exc.status, "bad_request", words, action="failed") from exc
+
+    def _with_secrets(self, asked: Asked) -> Swapped:
+        known = self._rules.secrets.going_to(asked.host, asked.port, is_tls=asked.is_tls)
+        swap = swapped(asked.to_upstream(), known)
+        if swap.keys:
+            self._note("secret", asked, secrets=",".join(swap.keys))
+        return swap
 
     # Answers of the proxy itself
 

@@ -18,6 +18,7 @@ from sbxtui.localcloud.egress.asking import Asked
 from sbxtui.localcloud.egress.conversation import Conversation, Ways
 from sbxtui.localcloud.egress.dialing import Streams
 from sbxtui.localcloud.egress.log import NetworkLog
+from sbxtui.localcloud.egress.secrets import SecretBook
 from sbxtui.localcloud.keeper_client import dial_bridge
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,16 @@ class Life(Protocol):
 class Gateway:
     """The way out of one sandbox. `has_bridge` is None until its bridge was asked whether it has a way out at all."""
 
-    def __init__(self, sandbox_id: str, control_dir: Path, policy: NetworkPolicy, network_log: NetworkLog) -> None:
+    def __init__(
+        self,
+        sandbox_id: str,
+        control_dir: Path,
+        policy: NetworkPolicy,
+        network_log: NetworkLog,
+        secrets: SecretBook | None = None,
+    ) -> None:
         self.sandbox_id = sandbox_id
+        self.secrets = secrets or SecretBook()
         self.policy = policy
         self.log = network_log
         self.has_bridge: bool | None = None

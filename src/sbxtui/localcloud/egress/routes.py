@@ -1,8 +1,11 @@
-"""What the local cloud answers beside AWS's API, under `/sbx/v1/`: the network of a sandbox, and its log.
+"""What the local cloud answers beside AWS's API, under `/sbx/v1/`: the network of a sandbox, its log, and secrets.
 
 GET  /sbx/v1/sandboxes/ID/network                       what it may reach
 PUT  /sbx/v1/sandboxes/ID/network   {"network": TEXT}   change that
 GET  /sbx/v1/sandboxes/ID/network/log?after=N&wait=S    what it asked for
+GET  /sbx/v1/sandboxes/ID/secrets                       what its requests may carry, without the values
+PUT  /sbx/v1/sandboxes/ID/secrets/KEY   {"value": TEXT, "places": [TEXT]}   give one, or change what is named
+DELETE /sbx/v1/sandboxes/ID/secrets/KEY                 take it back
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ PREFIX = "/sbx/"
 MAX_WAIT_S = 20.0
 
 _PATH = re.compile(r"/sbx/v1/sandboxes/([A-Za-z0-9-]{1,80})/network(/log)?")
+_SECRETS = re.compile(r"/sbx/v1/sandboxes/([A-Za-z0-9-]{1,80})/secrets(?:/([A-Za-z0-9_]{1,128}))?")
 
 
 class NetworkApi:
@@ -34,6 +38,8 @@ class NetworkApi:
         Raises:
             Fault: What goes wrong, in the service's own shape.
         """
+        if match := _SECRETS.fullmatch(request.raw_path):
+            return await self._secrets(request, match[1], match[2])
         match = _PATH.fullmatch(request.raw_path)
         if match is None:
             raise faults.unknown_operation()
@@ -47,6 +53,29 @@ class NetworkApi:
         if request.method == "PUT" and not is_log:
             return await self._egress.change(sandbox_id, _network_of(request.body))
         raise faults.unknown_operation()
+
+    async def _secrets(self, request: HttpRequest, sandbox_id: str, key: str | None) -> dict[str, Any]:
+        if request.method == "GET" and key is None:
+            return self._egress.secrets(sandbox_id)
+        if request.method == "PUT" and key is not None:
+            return await self._egress.give_secret(sandbox_id, key, _secret_of(request.body))
+        if request.method == "DELETE" and key is not None:
+            return await self._egress.take_back_secret(sandbox_id, key)
+        raise faults.unknown_operation()
+
+
+def _secret_of(body: bytes) -> dict[str, Any]:
+    """What is wrong with it is told without a word of it."""
+    try:
+        told = dict(json.loads(body))
+    except (ValueError, TypeError) as exc:
+        raise faults.serialization("The body must be a JSON object") from exc
+    places = told.get("places", [])
+    if not isinstance(told.get("value", ""), str) or not isinstance(places, list):
+        raise faults.serialization("`value` must be a string, and `places` a list")
+    if not all(isinstance(place, str) for place in places):
+        raise faults.serialization("`places` must be strings")
+    return told
 
 
 def _network_of(body: bytes) -> str:

@@ -13,6 +13,7 @@ from sbxtui.localcloud import faults
 from sbxtui.localcloud.egress.conversation import Ways
 from sbxtui.localcloud.egress.dialing import Lookup, connect_directly
 from sbxtui.localcloud.egress.gateway import Gateway
+from sbxtui.localcloud.egress.keeping import SecretKeeping, described
 from sbxtui.localcloud.egress.log import NetworkLog
 from sbxtui.localcloud.egress.policies import PolicyStore
 from sbxtui.localcloud.runtimes.choose import find_runtime
@@ -39,9 +40,16 @@ def usual_ways() -> Ways:
 class Egress:
     """All gateways. `make_ways` gives each its own way to look up names and to dial."""
 
-    def __init__(self, world: World, policies: PolicyStore, make_ways: Callable[[], Ways] = usual_ways) -> None:
+    def __init__(
+        self,
+        world: World,
+        policies: PolicyStore,
+        secrets: SecretKeeping,
+        make_ways: Callable[[], Ways] = usual_ways,
+    ) -> None:
         self._world = world
         self._policies = policies
+        self._secrets = secrets
         self._make_ways = make_ways
         self._members: dict[str, _Member] = {}
 
@@ -53,7 +61,8 @@ class Egress:
         sandbox_id = vm.record.id
         network_log = NetworkLog(self._world.sandbox_dir(sandbox_id) / LOG_NAME)
         policy = self._policies.load(sandbox_id)
-        gateway = Gateway(sandbox_id, self._world.control_dir(sandbox_id), policy, network_log)
+        book = self._secrets.load(sandbox_id)
+        gateway = Gateway(sandbox_id, self._world.control_dir(sandbox_id), policy, network_log, book)
         member = self._members[sandbox_id] = _Member(vm, gateway)
         return self._serve(member)
 
@@ -61,12 +70,16 @@ class Egress:
         if _has_own_network(member.vm):
             await member.gateway.serve(member.vm, self._make_ways())
         if member.vm.is_over:
-            self._policies.forget(member.vm.record.id)
+            self._forget_kept(member.vm.record.id)
 
     def forget(self, sandbox_id: str) -> None:
         """The record is gone."""
         self._members.pop(sandbox_id, None)
+        self._forget_kept(sandbox_id)
+
+    def _forget_kept(self, sandbox_id: str) -> None:
         self._policies.forget(sandbox_id)
+        self._secrets.forget(sandbox_id)
 
     def describe(self, sandbox_id: str) -> dict[str, Any]:
         """What a sandbox may reach.
@@ -112,19 +125,61 @@ class Egress:
         found = await member.gateway.log.wait(after, timeout_s=wait_s)
         return {"entries": list(found), "isOver": member.vm.is_over}
 
+    def secrets(self, sandbox_id: str) -> dict[str, Any]:
+        """The secrets of a sandbox, without their values.
+
+        Raises:
+            Fault: 404.
+        """
+        return {"secrets": [described(secret) for secret in self._member(sandbox_id).gateway.secrets.all()]}
+
+    async def give_secret(self, sandbox_id: str, key: str, told: dict[str, Any]) -> dict[str, Any]:
+        """Give a secret, or change one; see `SecretKeeping.give`.
+
+        Raises:
+            Fault: 400 for what cannot be one, 404, 409 where nothing would put it in.
+        """
+        member = self._member(sandbox_id)
+        self._check_has_own_network(member)
+        await self._check_has_way_out(member)
+        return await self._secrets.give(member.vm, member.gateway, key, told)
+
+    async def take_back_secret(self, sandbox_id: str, key: str) -> dict[str, Any]:
+        """Take one back; see `SecretKeeping.take_back`.
+
+        Raises:
+            Fault: 404.
+        """
+        member = self._member(sandbox_id)
+        return await self._secrets.take_back(member.vm, member.gateway, key)
+
+    async def shed_secrets(self, sandbox_id: str) -> None:
+        """Call this for a sandbox made from another's state, once it runs; see `SecretKeeping.shed`.
+
+        Raises:
+            Fault: 404, 409.
+        """
+        await self._secrets.shed(self._member(sandbox_id).vm)
+
     async def _check_can_enforce(self, member: _Member, policy: NetworkPolicy) -> None:
+        self._check_has_own_network(member)
+        if policy.words or policy.is_internet:
+            await self._check_has_way_out(member)
+
+    def _check_has_own_network(self, member: _Member) -> None:
         sandbox_id = member.vm.record.id
         if not _has_own_network(member.vm):
             message = f"MicroVM {sandbox_id} shares this machine's network: its runtime isolates nothing"
             raise faults.conflict(message, "MicroVM", sandbox_id)
         if member.vm.state.is_gone:
             raise faults.conflict(f"MicroVM {sandbox_id} is {member.vm.state}", "MicroVM", sandbox_id)
-        if not (policy.words or policy.is_internet):
-            return
+
+    async def _check_has_way_out(self, member: _Member) -> None:
         deadline = asyncio.get_running_loop().time() + _BRIDGE_S
         while member.gateway.has_bridge is None and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_BRIDGE_POLL_S)
         if member.gateway.has_bridge is False:
+            sandbox_id = member.vm.record.id
             message = f"The guest of MicroVM {sandbox_id} has no way out: it is of an older sbx, or its port is taken"
             raise faults.conflict(message, "MicroVM", sandbox_id)
 
