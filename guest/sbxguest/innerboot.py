@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from sbxguest.innerkill import Process, growth_of_writing, jobs_of, processes
+from sbxguest.innerkill import Process, fullest_job, growth_of_writing, jobs_of, processes
 
 Choose = Callable[[list[Process]], list[Process]]
 
@@ -196,8 +196,10 @@ class _First:
             self._full_ticks = 0
             return
         self._full_ticks += 1
-        if self._full_ticks >= _PIDS_TICKS:
-            choose = _fullest_session if self._full_ticks == _PIDS_TICKS else lambda jobs: jobs
+        # Forks that fail cost the kernel as much as those that do not, and it lets some through: no waiting then.
+        is_storm = used >= self._pids_max + _PIDS_RESERVE // 2
+        if self._full_ticks >= _PIDS_TICKS or is_storm:
+            choose = fullest_job if self._full_ticks <= _PIDS_TICKS else lambda jobs: jobs
             self._end(init_pid, choose, "pids", used=used, allowed=self._pids_max)
 
     def _end_writer(self, init_pid: int) -> None:
@@ -213,8 +215,9 @@ class _First:
 
     def _end(self, init_pid: int, choose: Choose, limit: str, *, used: int = 0, allowed: int = 0) -> None:
         """Kill the jobs that `choose` picks of all, given biggest first."""
-        # All at once, or what grows has the processor and this process never gets to see all of it.
-        stopped = [p.pid for p in processes() if p.is_stopped]
+        # All at once, or what grows has the processor and this process never gets to see all of it. In a storm of
+        # forks already a look at what is there takes too long.
+        stopped = [] if limit == "pids" else [p.pid for p in processes() if p.is_stopped]
         _stop_all()
         try:
             victims = choose(sorted(jobs_of(processes(), init_pid), key=lambda p: -p.rss_bytes))
@@ -255,12 +258,6 @@ def _biggest_session(jobs: list[Process]) -> list[Process]:
     for job in jobs:
         sums[job.session] = sums.get(job.session, 0) + job.rss_bytes
     return [job for job in jobs if sums[job.session] == max(sums.values())]
-
-
-def _fullest_session(jobs: list[Process]) -> list[Process]:
-    sessions = [job.session for job in jobs]
-    fullest = max(set(sessions), key=sessions.count, default=0)
-    return [job for job in jobs if job.session == fullest]
 
 
 def _memory_bytes() -> int:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 _GUEST_MARKS = (b"sbxguest", b"sbxboot")
 _SAMPLE_S = 0.05
+_STAT_BYTES = 4096
 
 
 class Process(NamedTuple):
@@ -34,8 +35,12 @@ def processes() -> list[Process]:
 
 
 def _read(pid: int) -> Process:
-    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as above
-        stat = file.read()
+    # As few calls as can be: there may be thousands to read, in a kernel that is busy with them.
+    descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    try:
+        stat = os.read(descriptor, _STAT_BYTES)
+    finally:
+        os.close(descriptor)
     # The command may hold anything, so count from its last parenthesis.
     fields = stat[stat.rindex(b")") + 2 :].split()
     command = stat[stat.index(b"(") + 1 : stat.rindex(b")")].decode(errors="replace")
@@ -50,6 +55,21 @@ def jobs_of(all_processes: Sequence[Process], init_pid: int) -> list[Process]:
         for p in all_processes
         if p.pid != us and p.parent not in (0, us) and not (p.parent == init_pid and _is_marked(p.pid))
     ]
+
+
+def fullest_job(jobs: list[Process]) -> list[Process]:
+    """Those of the job with the most: what a job started stays below its shim, whatever sessions it makes."""
+    by_pid = {job.pid: job for job in jobs}
+    counts: dict[int, int] = {}
+    shims: dict[int, int] = {}
+    for job in jobs:
+        above = job
+        while above.parent in by_pid:
+            above = by_pid[above.parent]
+        shims[job.pid] = above.parent
+        counts[above.parent] = counts.get(above.parent, 0) + 1
+    fullest = max(counts, key=lambda shim: counts[shim], default=0)
+    return [job for job in jobs if shims[job.pid] == fullest]
 
 
 def _is_marked(pid: int) -> bool:

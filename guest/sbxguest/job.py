@@ -239,7 +239,9 @@ class Job:
         """
         if self.terminal is None:
             raise WireError(409, "no_tty", f"job `{self.id}` has no terminal")
-        self.terminal.resize(size)
+        if self.terminal.resize(size):
+            # Who is in the foreground is not told there, either; by default, programs ignore this signal.
+            self._init.signal(self.id, signals.SIGWINCH, "tree")
 
     # -- watchers -----------------------------------------------------------------------------------------------------
 

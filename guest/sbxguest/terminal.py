@@ -26,6 +26,7 @@ _DISABLED = 0
 # The last is the usual end-of-file character.
 _LINE_ENDS = b"\r\n\x04"
 _LOCAL_FLAGS, _CONTROL_CHARACTERS = 3, 6
+_IS_KERNEL_SILENT = os.environ.get("SBX_OWN_KERNEL") == "1"
 
 
 class Size(NamedTuple):
@@ -165,10 +166,17 @@ class Terminal:
         rows, cols, _, _ = _WINDOW.unpack(fcntl.ioctl(self._pty, termios.TIOCGWINSZ, bytes(_WINDOW.size)))
         return Size(cols, rows)
 
-    def resize(self, size: Size) -> None:
-        """Change the size; the kernel tells the foreground programs (SIGWINCH) if it differs."""
-        if self._pty >= 0:
-            _set_size(self._pty, size)
+    def resize(self, size: Size) -> bool:
+        """Change the size, of which the kernel tells the foreground programs (SIGWINCH).
+
+        Returns:
+            Whether somebody else must tell them: gVisor's kernel takes the new size and sends no signal.
+        """
+        before = self.size
+        if before is None or before == size:
+            return False
+        _set_size(self._pty, size)
+        return _IS_KERNEL_SILENT
 
     def release(self) -> None:
         """The leader has ended: from now on, nobody's holding the program's side is the end."""

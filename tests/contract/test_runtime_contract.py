@@ -159,6 +159,23 @@ async def test_thaw_leaves_a_job_stopped_that_its_owner_had_stopped(spec: Sandbo
     assert "woken" not in ran.out
 
 
+async def test_a_program_is_told_that_its_terminal_has_a_new_size(spec: SandboxSpec) -> None:
+    order = {"id": "r", "shell": "trap 'stty size; exit' WINCH; echo up; while :; do sleep 0.05; done"}
+    async with running(spec) as sandbox:
+        boot = (await sandbox.hello())["boot_id"]
+        tty = {"cols": 40, "rows": 10, "term": "xterm"}
+        assert (await sandbox.request("POST", "/v2/jobs", {**order, "tty": tty}, boot=boot))[0] == 201
+        async with asyncio.timeout(20):
+            await _until_said(sandbox, boot, b"up")
+            await sandbox.request("POST", "/v2/jobs/r/resize", {"cols": 77, "rows": 22}, boot=boot)
+            await _until_said(sandbox, boot, b"22 77")
+
+
+async def _until_said(sandbox: RunningSandbox, boot: str, words: bytes) -> None:
+    while words not in (await sandbox.request("GET", "/v2/jobs/r/log", boot=boot))[1]:
+        await asyncio.sleep(0.02)
+
+
 async def test_terminate_leaves_nothing_but_the_record_of_the_end(spec: SandboxSpec) -> None:
     async with running(spec) as sandbox:
         await sandbox.run("mkdir -p deep/er; chmod 0 deep; ln -s / link; setsid sleep 1000 > /dev/null 2>&1 &")

@@ -17,7 +17,7 @@ from tests.support.sandboxes import Place, Ran, RunningSandbox, require_runtime,
 
 pytestmark = pytest.mark.long
 
-ANSWERS_AGAIN_S = 5.0
+ANSWERS_AGAIN_S = 20.0
 # Twice the disk fits into the memory, for what is written may count as that, too.
 MEMORY_MIB, PIDS, TMPFS_MIB, DISK_MIB = 384, 64, 64, 128
 
@@ -61,12 +61,7 @@ HOGS = (
     Hog("the control folder", "disk", "head -c 40M /dev/zero > /run/sbx/hog; sleep 20"),
     Hog("files without a name", "disk", f"python3 -c '{NAMELESS_FILES}'"),
 )
-# The plan lists the bombs as a gap.
-NOT_ON_GVISOR = {
-    "the control folder": "jobs cannot write there at all",
-    "fork bomb": "its kernel can be kept so busy that the guard inside comes too late",
-    "fork bomb of sessions": "its kernel can be kept so busy that the guard inside comes too late",
-}
+NOT_ON_GVISOR = {"the control folder": "jobs cannot write there at all"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +109,7 @@ async def test_a_hog_is_killed_and_the_sandbox_answers_again(hog: Hog, limited: 
     async with running(spec) as sandbox:
         boot = (await sandbox.hello())["boot_id"]
         hogging = asyncio.create_task(sandbox.run(hog.shell))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (status := await sandbox.keeper.status()).kills:
                 await asyncio.sleep(0.05)
         async with asyncio.timeout(ANSWERS_AGAIN_S):
