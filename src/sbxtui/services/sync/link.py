@@ -217,9 +217,12 @@ class LiveLink:
         self._timers.add(timer)
 
     async def _settle(self) -> None:
-        """Let a save come to its end: until nothing was hinted at for 10 ms, and 100 ms at most."""
+        """Let a save come to its end: until nothing was hinted at for 10 ms, and 100 ms at most.
+
+        This machine's watcher speaks only once it saw nothing for as long, so that its first word is enough.
+        """
         deadline_s = time.monotonic() + _SETTLE_MAX_S
-        count = -1
+        count = -1 if self._hinted_there else len(self._hinted)
         while count != len(self._hinted) and time.monotonic() < deadline_s:
             count = len(self._hinted)
             await asyncio.sleep(_SETTLE_S)

@@ -17,8 +17,8 @@ from contextlib import aclosing
 from sbxguest.tree.entry import BadRecord, check_path
 from sbxtui.core.text import harmless_line
 
-# Events that come within a few milliseconds belong to one save.
-_STEP_MS = 5
+# Events that come within a few milliseconds belong to one save. It polls as often, also at rest.
+_STEP_MS = 10
 _DEBOUNCE_MS = 50
 _QUIET_MS = 500
 # What is written into a new folder before the watcher has reached it raises no event.
