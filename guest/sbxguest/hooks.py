@@ -158,6 +158,7 @@ async def resume(request: Request) -> Response:
     request.guest.state.note_restore(await in_thread(_restore_mark))
     jump_s = clock_watch.look()
     log.info("resume: the clock moved by %.1f s", jump_s)
+    request.guest.log.say("guest.resumed", clock_jump_s=round(jump_s, 3))
     return json_response({"clock_jump_s": round(jump_s, 3)})
 
 

@@ -61,7 +61,13 @@ def _raise_open_files() -> None:
 
 
 def _say(text: str) -> None:
-    print(f"sbxguest: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the sandbox's own log
+    print(f"{_stamp()} sbxguest: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the sandbox's own log
+
+
+def _stamp() -> str:
+    """This moment, as every line of the sandbox's output begins that is the guest's own."""
+    now_s = time.time()
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now_s))}.{int(now_s * 1000) % 1000:03d}Z"
 
 
 def _listen(address: str, port: int) -> socket.socket:

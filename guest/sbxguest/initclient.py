@@ -97,6 +97,10 @@ class InitClient:
         finally:
             os.close(fd)
 
+    def keep(self, name: str, fd: int) -> None:
+        """Have init keep a descriptor under a name."""
+        self._post({"op": "put", "name": name}, [fd])
+
     def unput(self, name: str) -> None:
         """Have init forget what it keeps under a name."""
         self._post({"op": "unput", "name": name})

@@ -20,6 +20,7 @@ import os
 import struct
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable, Iterator
 
 from sbxguest import wire
 
@@ -37,6 +38,7 @@ _INDEX_AT = 64 * wire.KIB
 _HEAD_SLOTS = wire.HEAD_BYTES
 _DATA_AT = _INDEX_AT + 8 * (_HEAD_SLOTS + INDEX_SLOTS)
 _STEP_BYTES = 256 * wire.KIB
+_PIECE_BYTES = 32 * wire.KIB
 _FRAME_HEAD = struct.Struct(">BBHIQ")
 
 
@@ -61,6 +63,8 @@ class JobLog:
             wire.Channel.ERR: err,
             wire.Channel.PTY: self.total - out - err,
         }
+        # Told where the log grew and by how much, once that can be read.
+        self.on_growth: Callable[[int, int], None] = _nobody
         self._head_index: array[int] = array("Q")
         self._ring_index: array[int] = array("Q")
         self._load_index()
@@ -155,6 +159,7 @@ class JobLog:
         if channel in self.channel_totals:
             self.channel_totals[wire.Channel(channel)] += count
         self._write_state()
+        self.on_growth(self.total - count, count)
 
     def _write_state(self) -> None:
         totals = self.channel_totals
@@ -191,6 +196,18 @@ class JobLog:
             pieces.append(os.pread(self.fd, length, self._position(cursor)))
             cursor += length
         return cursor
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int, bytes]]:
+        """Cursor, channel and bytes of what is kept of `start` to `end`, in order, at most 32 KiB each."""
+        cursor = start
+        while cursor < end:
+            if wire.HEAD_BYTES <= cursor < self.floor:
+                cursor = self.floor
+                continue
+            channel, segment_end = self._segment(cursor)
+            length = min(min(segment_end, end) - cursor, self._contiguous(cursor), _PIECE_BYTES)
+            yield cursor, channel, os.pread(self.fd, length, self._position(cursor))
+            cursor += length
 
     def _segment(self, cursor: int) -> tuple[int, int]:
         """Channel of the byte at `cursor`, and where its segment ends."""
@@ -230,3 +247,7 @@ class JobLog:
             moved = os.lseek(self.fd, 0, os.SEEK_CUR) - self._position(start)
             if 0 < moved <= _STEP_BYTES:
                 self._publish(channel, moved)
+
+
+def _nobody(_start: int, _count: int) -> None:
+    """Nobody asks to be told."""

@@ -13,6 +13,7 @@ from typing import Any
 from sbxguest import descriptors, shellstate, wire
 from sbxguest.app import WireError
 from sbxguest.fdstore import KEPT
+from sbxguest.guestlog import GuestLog
 from sbxguest.initclient import InitClient
 from sbxguest.job import Job, JobParts
 from sbxguest.joblimits import JobGroup
@@ -32,10 +33,11 @@ _RING_BYTES_LEAST = 128 * wire.KIB
 class JobTable:
     """Jobs by id, oldest first."""
 
-    def __init__(self, init: InitClient, state: GuestState, clock: RunClock) -> None:
+    def __init__(self, init: InitClient, state: GuestState, clock: RunClock, log: GuestLog) -> None:
         self._init = init
         self._state = state
         self._clock = clock
+        self._log = log
         self._jobs: dict[str, Job] = {}
         # Those that run or left something running; the others, in the order they ended, and what their logs take.
         self._live: dict[str, Job] = {}
@@ -56,7 +58,8 @@ class JobTable:
                 continue
             kept_by = {name: limit["by"] for name, limit in meta["shown"]["limits"].items()}
             group = JobGroup.found(_group_name(job_id), kept_by)
-            self._add(Job(meta["shown"], meta["digest"], JobParts(log, fds, group), init=self._init, clock=self._clock))
+            parts = JobParts(log, fds, group)
+            self._add(Job(meta["shown"], meta["digest"], parts, init=self._init, clock=self._clock), is_new=False)
         for message in told:
             self._on_init(str(message["job"]), message)
         for job in list(self._jobs.values()):
@@ -135,7 +138,7 @@ class JobTable:
             raise WireError(503, "cannot_start", f"job `{spec.id}` cannot be started: {exc.strerror}") from exc
         descriptors.close_all(fds.pop(name) for name in list(fds) if name not in KEPT)
         job = Job(shown, spec.digest, JobParts(log, fds, group), init=self._init, clock=self._clock)
-        self._add(job)
+        self._add(job, is_new=True)
         job.start_pumps()
         return job
 
@@ -190,12 +193,17 @@ class JobTable:
         while len(self._over) > FINISHED_JOBS_MAX or (self._over and self._over_bytes > most_bytes):
             self._forget(next(iter(self._over.values())))
 
-    def _add(self, job: Job) -> None:
+    def _add(self, job: Job, *, is_new: bool) -> None:
         self._jobs[job.id] = self._live[job.id] = job
+        self._log.follow(job, is_new=is_new)
         if job.is_finished:
             self._on_finished(job)
         else:
-            job.on_finished = self._on_finished
+            job.on_finished = self._on_ended
+
+    def _on_ended(self, job: Job) -> None:
+        self._log.ended(job)
+        self._on_finished(job)
 
     def _on_finished(self, job: Job) -> None:
         if self._jobs.get(job.id) is job:

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from sbxguest import (
     jobroutes,
     kernel,
     legacy,
+    logroutes,
     portsroutes,
     shellroutes,
     stats,
@@ -32,6 +34,7 @@ from sbxguest import (
 )
 from sbxguest.app import Route
 from sbxguest.asgi import App
+from sbxguest.guestlog import GuestLog
 from sbxguest.initclient import InitClient, Kept
 from sbxguest.jobs import JobTable
 from sbxguest.runclock import RunClock
@@ -48,7 +51,7 @@ _SOCKET_ROUTES = (*attach.SOCKET_ROUTES, *tunnel.SOCKET_ROUTES)
 
 def main(init_fd: int, listen_fds: list[int]) -> None:
     """Serve on the sockets given until SIGTERM, or until init, at the other end of `init_fd`, is gone."""
-    logging.basicConfig(level=logging.INFO, format="sbxguest: %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    _log_to_stderr()
     # It logs every WebSocket with its query string.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     kernel.close_memory()
@@ -62,12 +65,23 @@ def main(init_fd: int, listen_fds: list[int]) -> None:
     asyncio.run(_serve(settings, init, kept, [socket.socket(fileno=fd) for fd in listen_fds]))
 
 
+def _log_to_stderr() -> None:
+    """Each line begins with its moment, as init's do: the platform keeps no other."""
+    line = "%(asctime)s.%(msecs)03dZ sbxguest: %(levelname)s %(name)s: %(message)s"
+    form = logging.Formatter(line, "%Y-%m-%dT%H:%M:%S")
+    form.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(form)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
 async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets: list[socket.socket]) -> None:
+    log_of_all = GuestLog.of(kept.named, init)
     saved = {name: descriptors.read_whole(fd) for name, fd in kept.named.items()}
     descriptors.close_all(kept.named.values())
     state = GuestState(settings, keep=lambda data: init.put("state", data), saved=saved.get("state", b""))
     clock = RunClock()
-    jobs = JobTable(init, state, clock)
+    jobs = JobTable(init, state, clock, log_of_all)
     shells = ShellTable(jobs, state, init)
     shells.adopt(saved)
     loop = asyncio.get_running_loop()
@@ -76,7 +90,7 @@ async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets:
     shells.start()
     _make_workdir(state)
     own_ports = {settings.port, settings.hook_port, *(sock.getsockname()[1] for sock in sockets)}
-    guest = Guest(state, jobs, shells, TunnelTable(own_ports, clock))
+    guest = Guest(state, jobs, shells, TunnelTable(own_ports, clock), log_of_all)
     filepool.journal_of(guest)  # removes what a killed server left of its uploads
     servers = [_server(App(guest, _app_routes(), _SOCKET_ROUTES))]
     if len(sockets) > 1:
@@ -95,6 +109,7 @@ def _app_routes() -> tuple[Route, ...]:
         *files.ROUTES,
         *treeroutes.ROUTES,
         *stats.ROUTES,
+        *logroutes.ROUTES,
         *portsroutes.ROUTES,
         *legacy.ROUTES,
     )

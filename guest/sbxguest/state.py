@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sbxguest.guestlog import GuestLog
     from sbxguest.jobs import JobTable
     from sbxguest.shells import ShellTable
     from sbxguest.tunnel import TunnelTable
@@ -178,6 +179,7 @@ class Guest:
     jobs: JobTable
     shells: ShellTable
     tunnels: TunnelTable
+    log: GuestLog
 
 
 def new_boot_id() -> str:

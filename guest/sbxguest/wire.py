@@ -26,7 +26,7 @@ from enum import IntEnum
 GENERATION = 2
 FEATURES = (
     *("jobs", "jobs.stdin", "jobs.hold", "jobs.tty", "jobs.attach", "jobs.limits", "jobs.end"),
-    *("shells", "files", "files.tar", "tree", "metrics", "tunnel", "ports", "secrets", "v1"),
+    *("shells", "files", "files.tar", "tree", "metrics", "logs", "tunnel", "ports", "secrets", "v1"),
 )
 
 BOOT_HEADER = "x-sbx-boot"

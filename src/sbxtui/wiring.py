@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sbxtui.core.errors import StoreUnwritable
+    from sbxtui.services.cloudlogs import CloudLogs
     from sbxtui.services.defaults import LaunchDefaults
     from sbxtui.services.files import Files
     from sbxtui.services.forward.forwards import Forwards
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sbxtui.services.jobs import Jobs
     from sbxtui.services.jobwatch import JobWatch
     from sbxtui.services.launch import Launcher
+    from sbxtui.services.logs import Logs
     from sbxtui.services.metrics import Metrics
     from sbxtui.services.network import Networks
     from sbxtui.services.oneshot import OneShots
@@ -192,6 +194,20 @@ class Services:
         from sbxtui.services.jobwatch import JobWatch
 
         return JobWatch(self.settings.home, self.job_lists, self.jobs)
+
+    @cached_property
+    def logs(self) -> Logs:
+        """What sandboxes say."""
+        from sbxtui.services.logs import Logs
+
+        return Logs(self.settings.home, self.context, self.planes, self.guests, self.jobs)
+
+    @cached_property
+    def cloud_logs(self) -> CloudLogs:
+        """What the platform keeps of it."""
+        from sbxtui.services.cloudlogs import CloudLogs
+
+        return CloudLogs(self.context, self.planes)
 
     @cached_property
     def metrics(self) -> Metrics:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sbxtui.cli.verbs import passed_variable
+from sbxtui.cli.argtypes import passed_variable
 from sbxtui.core.errors import UsageError
 
 _MAX_BYTES = 1 << 20

@@ -219,6 +219,31 @@ class ControlApi:
             )
         return account_id
 
+    async def log_streams(self, group: str, *, prefix: str = "") -> builtins.list[str]:
+        """The names of a CloudWatch log group's streams that begin with `prefix`.
+
+        Raises:
+            NotFound: There is no such group.
+        """
+        parameters = {"logGroupName": group, **({"logStreamNamePrefix": prefix} if prefix else {})}
+        names: builtins.list[str] = []
+        while True:
+            answer = await self.log_call("DescribeLogStreams", parameters)
+            names += [str(one.get("logStreamName")) for one in answer.get("logStreams") or []]
+            token = answer.get("nextToken")
+            if not token or token == parameters.get("nextToken"):
+                return names
+            parameters["nextToken"] = token
+
+    async def log_call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """One call of CloudWatch Logs, in its own spelling, about the group that `parameters` name.
+
+        Raises:
+            NotFound: There is no such group or stream.
+        """
+        group = str(parameters["logGroupName"])
+        return await self._call(operation, parameters, kind="log group", target=group, service="logs")
+
     def _read(self, decoder: Callable[[Mapping[str, Any]], Decoded], answer: Mapping[str, Any]) -> Decoded:
         try:
             return decoder(answer)

@@ -8,7 +8,7 @@ from typing import Literal
 from sbxtui.core.model import Context
 from sbxtui.core.text import harmless_line
 
-Kind = Literal["sandbox", "image", "account", ""]
+Kind = Literal["sandbox", "image", "account", "log group", ""]
 
 # Operation of AWS -> what it does to the thing it is about.
 _WORDS = {
@@ -26,6 +26,8 @@ _WORDS = {
     "ListManagedMicrovmImageVersions": "list versions of managed image",
     "GetMicrovmImageVersion": "look up a version of image",
     "GetCallerIdentity": "ask whose credentials these are",
+    "DescribeLogStreams": "list the streams of log group",
+    "GetLogEvents": "read log group",
 }
 
 
@@ -57,4 +59,5 @@ class Call:
     @property
     def action(self) -> str:
         """The IAM action the operation needs."""
-        return f"{'sts' if self.service == 'sts' else 'lambda'}:{self.operation}"
+        prefix = self.service if self.service in ("sts", "logs") else "lambda"
+        return f"{prefix}:{self.operation}"

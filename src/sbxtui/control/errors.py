@@ -17,7 +17,7 @@ from sbxtui.control.error_rows import (
     Row,
 )
 from sbxtui.control.retry import FINAL, RETRY_AFTER
-from sbxtui.core.errors import AccessDenied, ImageNotFound, SandboxNotFound, SbxError
+from sbxtui.core.errors import AccessDenied, ImageNotFound, NotFound, SandboxNotFound, SbxError
 from sbxtui.core.model import ContextKind
 from sbxtui.core.text import harmless_line
 
@@ -93,6 +93,8 @@ def _missing(call: Call, message: str, details: Mapping[str, object]) -> SbxErro
             hint="`sbx image ls` lists images and their state; images belong to one region",
             details=details,
         )
+    if call.kind == "log group":
+        return NotFound(f"cannot {call}: there is no such group or stream{suffix}", details=details)
     return SandboxNotFound(
         f"cannot {call}: there is no such sandbox{suffix}",
         hint="`sbx ls --all` lists what exists; sandboxes belong to one region and account",

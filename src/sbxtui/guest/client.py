@@ -19,6 +19,7 @@ from sbxtui.core.text import harmless_line
 if TYPE_CHECKING:
     from sbxtui.guest.files import GuestFiles
     from sbxtui.guest.jobs import GuestJobs
+    from sbxtui.guest.logs import GuestLogs
     from sbxtui.guest.metrics import GuestMetrics
     from sbxtui.guest.shells import GuestShells
     from sbxtui.guest.transport import TokenSource, Transport
@@ -130,6 +131,13 @@ class GuestClient:
         from sbxtui.guest.metrics import GuestMetrics
 
         return GuestMetrics(self.transport)
+
+    @property
+    def logs(self) -> GuestLogs:
+        """The sandbox's own log, over the same connections."""
+        from sbxtui.guest.logs import GuestLogs
+
+        return GuestLogs(self.transport)
 
     def tree(self, path: str = "") -> GuestTree:
         """A folder as one end of a sync; empty is the workdir."""

@@ -44,6 +44,7 @@ from sbxtui.localcloud.found import CloudFile, remember_port, remembered_port
 from sbxtui.localcloud.homelock import HomeLock, hold_home
 from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.keys import HomeKeys, load_or_make_keys
+from sbxtui.localcloud.logsapi import LogsApi
 from sbxtui.localcloud.records import RecordStore
 from sbxtui.localcloud.routes import Api
 from sbxtui.localcloud.runtimes.choose import Choice, choose_runtime
@@ -211,23 +212,15 @@ async def _serve(options: Options, lock: HomeLock) -> None:
     choice = await asyncio.to_thread(_choose, options)
     # Before anything is adopted: what killed keepers left is gone, and how their sandboxes ended is written down.
     await asyncio.to_thread(sweep, options.trees, options.sockets)
-    world = World(
-        records=RecordStore(options.local_dir / "sandboxes"),
-        catalog=Catalog(REGION, ACCOUNT_ID, keys.created_at),
-        trees_dir=options.trees,
-        sockets_dir=options.sockets,
-        time_scale=options.time_scale,
-        memory_quota_mib=options.memory_quota_mib,
-        runtime=choice.runtime.id,
-        default_max_duration_s=MAX_DURATION_S if options.is_conformant else None,
-    )
+    world = _world(options, keys, choice)
     lifetime = _Lifetime(options.exit_when_idle_s)
     listening = _listen(options)
     egress = _egress(options, world)
     async with Fleet(world, EndpointFactory(context, keys).open, egress) as fleet:
         _install_signals(lifetime, fleet)
         verifier = Verifier(keys.access_key_id, keys.secret_access_key, REGION)
-        app = App(Api(fleet, world.catalog, keys), NetworkApi(egress), verifier, ACCOUNT_ID, lifetime.touch)
+        logs = LogsApi(fleet.records, world.sandbox_dir)
+        app = App(Api(fleet, world.catalog, keys), NetworkApi(egress), logs, verifier, ACCOUNT_ID, lifetime.touch)
         serving = asyncio.create_task((server := _Server(_uvicorn_config(app))).serve(sockets=[listening]))
         told = _told(options, keys, listening.getsockname()[1], ca_file, choice)
         options.cloud_file.write(told)
@@ -250,6 +243,19 @@ async def _serve(options: Options, lock: HomeLock) -> None:
 def _egress(options: Options, world: World) -> Egress:
     secrets = SecretKeeping(Vault(options.local_dir / "secrets"))
     return Egress(world, PolicyStore(options.local_dir / "network"), secrets)
+
+
+def _world(options: Options, keys: HomeKeys, choice: Choice) -> World:
+    return World(
+        records=RecordStore(options.local_dir / "sandboxes"),
+        catalog=Catalog(REGION, ACCOUNT_ID, keys.created_at),
+        trees_dir=options.trees,
+        sockets_dir=options.sockets,
+        time_scale=options.time_scale,
+        memory_quota_mib=options.memory_quota_mib,
+        runtime=choice.runtime.id,
+        default_max_duration_s=MAX_DURATION_S if options.is_conformant else None,
+    )
 
 
 def _leave_no_groups(options: Options, fleet: Fleet) -> None:

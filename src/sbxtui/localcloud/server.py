@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sbxtui.localcloud import faults, sts
+from sbxtui.localcloud import faults, logsapi, sts
 from sbxtui.localcloud.egress.routes import PREFIX, NetworkApi
 from sbxtui.localcloud.faults import Fault, FaultBody
+from sbxtui.localcloud.logsapi import LogsApi
 from sbxtui.localcloud.model import decode_input, find_operation, response_status
 from sbxtui.localcloud.routes import Api
 from sbxtui.localcloud.sigv4 import HttpRequest, Verifier
@@ -43,10 +44,17 @@ class App:
     """The application. `on_request` is told of every request, for the idle clock of the process."""
 
     def __init__(
-        self, api: Api, network_api: NetworkApi, verifier: Verifier, account_id: str, on_request: Callable[[], None]
+        self,
+        api: Api,
+        network_api: NetworkApi,
+        logs_api: LogsApi,
+        verifier: Verifier,
+        account_id: str,
+        on_request: Callable[[], None],
     ) -> None:
         self._api = api
         self._network_api = network_api
+        self._logs_api = logs_api
         self._verifier = verifier
         self._account_id = account_id
         self._on_request = on_request
@@ -59,21 +67,21 @@ class App:
             return
         self._on_request()
         request_id = str(uuid.uuid4())
-        is_sts = scope["raw_path"] == b"/"
+        service = _service_of(scope)
         try:
-            answer = await self._answer(scope, receive, is_sts)
+            answer = await self._answer(scope, receive, service)
         except Fault as fault:
-            answer = _fault_answer(fault.body, request_id, is_sts)
+            answer = _fault_answer(fault.body, request_id, service)
         except OSError as exc:
             log.error("request %s: %s", request_id, exc)
             message = f"The local cloud cannot write its state: {exc.strerror or exc}"
-            answer = _fault_answer(faults.internal(message).body, request_id, is_sts)
+            answer = _fault_answer(faults.internal(message).body, request_id, service)
         except Exception:
             log.exception("request %s broke", request_id)
-            answer = _fault_answer(faults.internal(f"Internal error; request {request_id}").body, request_id, is_sts)
+            answer = _fault_answer(faults.internal(f"Internal error; request {request_id}").body, request_id, service)
         await _send(send, answer, request_id)
 
-    async def _answer(self, scope: Message, receive: Receive, is_sts: bool) -> Answer:
+    async def _answer(self, scope: Message, receive: Receive, service: str) -> Answer:
         request = HttpRequest(
             method=scope["method"],
             raw_path=_ascii(scope["raw_path"]),
@@ -82,8 +90,10 @@ class App:
             body=await _read_body(receive),
         )
         _check_host(request.header("host"))
-        self._verifier.check(request, "sts" if is_sts else "lambda", now=datetime.now(UTC))
-        if is_sts:
+        self._verifier.check(request, service, now=datetime.now(UTC))
+        if service == "logs":
+            return Answer(200, json.dumps(await self._logs_api.answer(request)).encode(), logsapi.CONTENT_TYPE)
+        if service == "sts":
             return Answer(200, sts.answer(request, self._account_id, self._verifier.access_key_id), "text/xml")
         if request.raw_path.startswith(PREFIX):
             return Answer(200, json.dumps(await self._network_api.answer(request)).encode())
@@ -93,6 +103,13 @@ class App:
         params = decode_input(operation, labels, request.query, request.body)
         output = await self._api.handle(operation, params)
         return Answer(response_status(operation), json.dumps(output, default=_epoch).encode())
+
+
+def _service_of(scope: Message) -> str:
+    """The service that a request is for, as signatures name it: all are served on one port."""
+    if scope["raw_path"] != b"/":
+        return "lambda"
+    return "logs" if logsapi.is_for_logs(scope["headers"]) else "sts"
 
 
 async def _read_body(receive: Receive) -> bytes:
@@ -134,10 +151,13 @@ def _epoch(value: object) -> float:
     raise TypeError(f"no JSON for {type(value).__name__}")
 
 
-def _fault_answer(body: FaultBody, request_id: str, is_sts: bool) -> Answer:
+def _fault_answer(body: FaultBody, request_id: str, service: str) -> Answer:
     retry = (("Retry-After", str(body.retry_after_s)),) if body.retry_after_s is not None else ()
-    if is_sts:
+    if service == "sts":
         return Answer(body.status, sts.error(body, request_id), "text/xml", retry)
+    if service == "logs":
+        said = json.dumps({"__type": body.code, "message": body.message}).encode()
+        return Answer(body.status, said, logsapi.CONTENT_TYPE, retry)
     document = json.dumps({"message": body.message, **body.members}).encode()
     return Answer(body.status, document, headers=(("x-amzn-ErrorType", body.code), *retry))
 

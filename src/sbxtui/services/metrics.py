@@ -66,10 +66,11 @@ class Metrics:
     async def follow(self, row: Registration, *, interval_s: float) -> AsyncGenerator[Usage | None, None]:
         """What a sandbox uses, now and each `interval_s`; None for each time it was left alone to fall asleep."""
         yield await self.sample(row)
+        scale = await self._planes.time_scale(self._context)
         while True:
             await asyncio.sleep(interval_s)
             jobs = await self._jobs.known(row.context, row.id)
-            yield await self.sample(row) if may_look(row.request.idle, jobs, datetime.now(UTC)) else None
+            yield await self.sample(row) if may_look(row.request.idle, jobs, datetime.now(UTC), scale=scale) else None
 
     async def all(self) -> tuple[Inventory, list[SandboxUsage]]:
         """Every tracked sandbox of the context and what it uses; those that would be kept awake by it are not asked."""
@@ -79,6 +80,8 @@ class Metrics:
             asyncio.to_thread(self._registry.list, self._context.name),
         )
         by_id = {row.id: row for row in rows if row.id}
+        tracked = [one for one in inventory.sandboxes if one.id in by_id and not one.state.is_gone]
+        scale = await self._planes.time_scale(self._context) if tracked else 1.0
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def one(sandbox: Sandbox) -> SandboxUsage:
@@ -86,9 +89,8 @@ class Metrics:
                 return SandboxUsage(sandbox, why=sandbox.state.lower())
             async with gate:
                 own = [job for job in noted if job.sandbox_id == sandbox.id]
-                return await self._ask(sandbox, by_id[sandbox.id], own)
+                return await self._ask(sandbox, by_id[sandbox.id], own, scale)
 
-        tracked = [one for one in inventory.sandboxes if one.id in by_id and not one.state.is_gone]
         return inventory, list(await asyncio.gather(*map(one, tracked)))
 
     async def _sample(self, row: Registration) -> Usage:
@@ -100,8 +102,8 @@ class Metrics:
         async with self._guests.connect(row) as guest:
             return await guest.metrics.sample()
 
-    async def _ask(self, sandbox: Sandbox, row: Registration, jobs: Sequence[Job]) -> SandboxUsage:
-        if not may_look(row.request.idle, jobs, datetime.now(UTC)):
+    async def _ask(self, sandbox: Sandbox, row: Registration, jobs: Sequence[Job], scale: float) -> SandboxUsage:
+        if not may_look(row.request.idle, jobs, datetime.now(UTC), scale=scale):
             return SandboxUsage(sandbox, why=RESTING)
         try:
             async with asyncio.timeout(_PATIENCE_S):

@@ -114,6 +114,10 @@ class ControlPlanes:
         require(wish, cloud.runtime, hint=self._way_to(wish, cloud), whose="this home's local cloud")
         return cloud
 
+    async def time_scale(self, context: Context) -> float:
+        """How much faster than the platform's the clock of a context's lifecycle windows runs: 1 but in tests."""
+        return (await self.local_cloud()).time_scale if context.kind is ContextKind.LOCAL else 1.0
+
     async def revive(self, context: Context) -> None:
         """Start the local cloud again where it died: who is in the middle of a command need not wait for another face.
 

@@ -1,0 +1,92 @@
+"""What the words behind flags may be: a converter each, whose mistakes argparse tells."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from sbxtui.core.text import parse_duration_s, parse_memory_mib
+
+_MAX_LABEL = 1_024
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def seconds(text: str) -> float:
+    """A duration argument in seconds: `90`, `10m`, `2h30m`."""
+    try:
+        return parse_duration_s(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
+
+
+def whole_seconds(text: str) -> int:
+    """A duration argument in whole seconds."""
+    return round(seconds(text))
+
+
+def some_seconds(text: str) -> int:
+    """The same, and more than none: leaving the flag out is what means the default."""
+    if (found := whole_seconds(text)) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is too short; leave it out for the default")
+    return found
+
+
+def memory_mib(text: str) -> int:
+    """A memory size in MiB: `512`, `512M`, `2g`."""
+    try:
+        return parse_memory_mib(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
+
+
+def one_or_more(text: str) -> int:
+    """A whole number from 1 on."""
+    if not (found := count(text)):
+        raise argparse.ArgumentTypeError(f"`{text}` is not possible: 1 or more")
+    return found
+
+
+def count(text: str) -> int:
+    """A whole number from 0 on."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"`{text}` is no whole number")
+    return int(text)
+
+
+def path(text: str) -> str:
+    """A path: nothing at all is a variable that was empty, and no folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("a path cannot be empty")
+    return text
+
+
+def pair(text: str) -> tuple[str, str]:
+    """A `KEY=VALUE` argument."""
+    key, sign, value = text.partition("=")
+    if not sign or not key or "\0" in text:
+        raise argparse.ArgumentTypeError(f"`{text}` must be KEY=VALUE")
+    return key, value
+
+
+def label_pair(text: str) -> tuple[str, str]:
+    """A `KEY=VALUE` argument for a label."""
+    if len(text) > _MAX_LABEL:
+        raise argparse.ArgumentTypeError(f"a label has at most {_MAX_LABEL} characters, this one {len(text)}")
+    return pair(text)
+
+
+def variable(text: str) -> tuple[str, str]:
+    """A `NAME=VALUE` argument for the environment."""
+    name, value = pair(text)
+    return _variable_name(name), value
+
+
+def passed_variable(text: str) -> tuple[str, str | None]:
+    """The same, or as with docker a `NAME` alone, without a value: the person's own is meant."""
+    return variable(text) if "=" in text else (_variable_name(text), None)
+
+
+def _variable_name(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise argparse.ArgumentTypeError(f"`{name}` cannot name a variable: letters, digits and _, no digit first")
+    return name
