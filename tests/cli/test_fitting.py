@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sbxtui.cli import show
 from sbxtui.cli.fitting import Cut, cells, fit, shortened
 from sbxtui.core.model import Event
+from tests.support.fake_services import sandbox
 from tests.support.on_terminal import sbx_on_terminal
 from tests.support.sbx import Sbx
 
@@ -32,6 +33,12 @@ def test_what_a_sandbox_may_do_is_shown_longer_than_what_it_was_made_from() -> N
 
 def test_a_table_that_fits_stays_as_it_is() -> None:
     assert fit(("A", "B"), [("x", "y")], [Cut("A", 0)], 4).rows == (("x", "y"),)
+
+
+def test_a_long_reason_is_whole_only_in_a_wide_list() -> None:
+    ended = sandbox("app", state_reason="it took more memory than it may have, " * 3)
+    assert "…" in show.sandbox_row(ended)[1]
+    assert show.sandbox_row(ended, is_wide=True)[1].count("it took more memory") == 3
 
 
 @pytest.mark.parametrize(("text", "width", "short"), [("漢字漢字", 5, "漢字…"), ("abcdef", 3, "ab…"), ("ab", 1, "…")])

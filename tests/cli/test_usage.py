@@ -30,6 +30,8 @@ def test_watching_goes_on_until_it_is_interrupted(sbx: Sbx, app: str) -> None:
         samples = [json.loads(watch.stdout.readline()) for _ in range(3)]
         watch.send_signal(signal.SIGINT)
         assert watch.wait(DEADLINE_S) == 130
+        # Ctrl-C is how it ends: no error.
+        assert watch.stderr is not None and watch.stderr.read().decode().splitlines() == ["stopped"]
     assert samples[0]["at"] < samples[1]["at"] < samples[2]["at"]
 
 

@@ -59,6 +59,7 @@ async def _run(call: Call, row: Registration, bound: list[Bound]) -> None:
     specs = [one.spec for one in bound]
     _tell(call, row.name, specs, [{"event": "listening", **facts_of(link)} for link in links], is_stream=True)
     out.note("Ctrl-C ends")
+    out.ends_by_interrupt = True
     teller = _Teller(call, row.name)
     await forwards.run(row, links, bound, SharedWays(), teller.trouble, teller.status, teller.port)
     out.note("stopped")

@@ -52,6 +52,7 @@ async def output(call: Call) -> int:
             await _show(call, line, plain)
         if not args.follow:
             return 0
+    call.out.ends_by_interrupt = args.follow
     pieces = call.services.jobs.follow(job, cursor=cursor, until_quiet=not args.follow)
     async with aclosing(pieces):
         async for piece in pieces:

@@ -38,7 +38,7 @@ async def ps(call: Call) -> int:
     found = [one for one in inventory.sandboxes if one.name == row.name]
     if call.out.is_json:
         call.out.json(show.sandbox_json(found[0]) if found else None)
-    _print(call, show.SANDBOX_COLUMNS, [show.sandbox_row(one) for one in found], found)
+    _print(call, show.SANDBOX_COLUMNS, [show.sandbox_row(one, is_wide=call.args.wide) for one in found], found)
     return inventory.error.exit_code if inventory.error else 0
 
 
@@ -78,7 +78,9 @@ def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool, empty: st
             call.out.note(empty)
         return
     columns = ("CONTEXT", *show.SANDBOX_COLUMNS) if with_context else show.SANDBOX_COLUMNS
-    cells = [(one.context, *show.sandbox_row(one)) if with_context else show.sandbox_row(one) for one in rows]
+    cells = [show.sandbox_row(one, is_wide=call.args.wide) for one in rows]
+    if with_context:
+        cells = [(one.context, *row) for one, row in zip(rows, cells, strict=True)]
     _print(call, columns, cells, rows)
 
 

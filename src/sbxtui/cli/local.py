@@ -81,7 +81,7 @@ async def reset(call: Call) -> int:
     await call.confirm("reset the local cloud", consequences=[ends, *names])
     ended = await localcloud.reset(call.settings.home, context, plane, call.services.registry, call.services.actor)
     if call.out.is_json:
-        call.out.json(ended)
+        call.out.json([{"id": sandbox_id, "name": named.get(sandbox_id)} for sandbox_id in ended])
     for sandbox_id in ended:
         call.out.line(named.get(sandbox_id, sandbox_id))
     done = f"{counted(len(ended), 'sandbox', 'sandboxes')} ended, {counted(len(names), 'name')} forgotten"

@@ -19,6 +19,7 @@ _TAG_WIDTH = 8
 
 async def logs(call: Call) -> int:
     """Print the lines that are there; with `--follow`, those that come, too."""
+    call.out.ends_by_interrupt = call.args.follow
     query = query_of(call)
     row = await call.services.sandboxes.find(call.args.sandbox)
     with contextlib.suppress(TimeoutError):

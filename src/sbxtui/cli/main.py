@@ -55,8 +55,7 @@ def _main(words: list[str]) -> int:
     except BrokenPipeError:
         return _BROKEN_PIPE
     except KeyboardInterrupt:
-        out.error(Interrupted("interrupted"))
-        return Interrupted.exit_code
+        return out.interrupted()
     except SbxError as exc:
         out.error(exc)
         _show_traceback(is_debug)
@@ -72,8 +71,7 @@ def _main(words: list[str]) -> int:
 
 def _unforeseen(exc: BaseException, out: Output, words: list[str], *, is_debug: bool) -> int:
     if _is_interrupt(exc):
-        out.error(Interrupted("interrupted"))
-        return Interrupted.exit_code
+        return out.interrupted()
     if not isinstance(exc, Exception):
         raise exc
     out.error(_fault(exc))

@@ -88,6 +88,7 @@ async def _show_log(call: Call, row: Registration) -> int:
         _print(call, entry)
     if not call.args.follow:
         return 0
+    call.out.ends_by_interrupt = True
     async for entry in call.services.networks.follow(row, after=entries[-1].seq if entries else 0):
         _print(call, entry)
     return 0

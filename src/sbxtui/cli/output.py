@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from sbxtui.core.errors import SbxError
+from sbxtui.core.errors import Interrupted, SbxError
 from sbxtui.core.text import brief, harmless, harmless_line, iso
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Output:
     def __init__(self, *, is_json: bool = False, is_quiet: bool = False) -> None:
         self.is_json = is_json
         self.is_quiet = is_quiet
+        # Whether Ctrl-C is how the verb ends, and so no error.
+        self.ends_by_interrupt = False
         self._lane: Lane | None = None
 
     def line(self, text: str) -> None:
@@ -129,6 +131,14 @@ class Output:
         """What is being done now: only where somebody watches a terminal."""
         if not self.is_quiet and not self.is_json and sys.stderr.isatty():
             tell(f"{harmless_line(words)} …\n")
+
+    def interrupted(self) -> int:
+        """Say that Ctrl-C ended the verb; returns the exit code."""
+        if self.ends_by_interrupt:
+            self.note("stopped")
+        else:
+            self.error(Interrupted("interrupted"))
+        return Interrupted.exit_code
 
     def error(self, error: SbxError) -> None:
         """An error: one JSON line for scripts, else two paragraphs for people."""

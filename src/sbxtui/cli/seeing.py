@@ -29,6 +29,7 @@ async def events(call: Call) -> int:
     _print(call, told if call.args.tail else [])
     if not call.args.follow:
         return 0
+    call.out.ends_by_interrupt = True
     async for batch in follow_events(call.settings.home, log, after_seq=newest, subject=subject):
         _print(call, batch)
     return 0

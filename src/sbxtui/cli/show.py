@@ -16,6 +16,7 @@ from sbxtui.services.targets import Outcome
 JOB_COLUMNS = ("JOB", "SANDBOX", "STATE", "AGE", "BY", "COMMAND")
 _SHORT_ID = 12
 _REASON_WIDTH = 60
+_WIDE_REASON = 1000
 SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ISOLATION", "ID")
 # Any beginning of an id that only one sandbox has will do in its place, so it is cut without a mark.
 SANDBOX_CUTS = (
@@ -54,10 +55,9 @@ def sandbox_json(sandbox: Sandbox) -> dict[str, object]:
     }
 
 
-def sandbox_row(sandbox: Sandbox) -> tuple[str, ...]:
-    """A sandbox's cells for `SANDBOX_COLUMNS`."""
-    # The whole reason is in `inspect` and under `--json`.
-    reason = harmless_line(reason_words(sandbox.state_reason), limit=_REASON_WIDTH)
+def sandbox_row(sandbox: Sandbox, *, is_wide: bool = False) -> tuple[str, ...]:
+    """A sandbox's cells for `SANDBOX_COLUMNS`; wide ones say the whole reason, as `inspect` does."""
+    reason = harmless_line(reason_words(sandbox.state_reason), limit=_WIDE_REASON if is_wide else _REASON_WIDTH)
     state = sandbox.state.value.lower() + (f" ({reason})" if reason else "")
     return (
         sandbox.name or "(untracked)",

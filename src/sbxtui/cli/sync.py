@@ -43,6 +43,7 @@ async def start(call: Call) -> int:
     if args.once:
         return _finish(call, row.name, await syncs.once(row, link, teller.tell))
     call.out.note(f"{root} → {row.name}:{args.to or '(its work folder)'}; Ctrl-C ends, what is known is kept")
+    call.out.ends_by_interrupt = True
     status = await syncs.run(row, link, teller.tell)
     call.out.note("stopped")
     call.out.result(status.as_json())

@@ -38,6 +38,7 @@ async def metrics(call: Call) -> int:
             for line in usage_lines(usage):
                 call.out.line(line)
         return 0
+    call.out.ends_by_interrupt = True
     samples = call.services.metrics.follow(row, interval_s=_interval_s(call))
     has_head = was_resting = False
     async with aclosing(samples):
@@ -59,6 +60,7 @@ async def top(call: Call) -> int:
     if call.args.sort not in (*_SORTS, "name"):
         raise UsageError(f"cannot sort by `{call.args.sort}`", hint=f"by {', '.join(_SORTS)} or name")
     interval_s = _interval_s(call)
+    call.out.ends_by_interrupt = call.args.watch
     while True:
         inventory, found = await call.services.metrics.all()
         if inventory.error is not None:
