@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from textual.command import CommandPalette
+from textual.screen import Screen
 
 from sbxtui.core.errors import QuotaExceeded, StoreTooNew
 from sbxtui.store.db import Store
@@ -26,11 +28,19 @@ from sbxtui.tui.widgets.panes import DetailPane, FilterInput
 from sbxtui.tui.widgets.rows import RowList
 from tests.support.fake_services import FakeCloud, OnOutput, home_at, job, sandbox
 from tests.support.fake_sync import sync_view
-from tests.tui.acting import Act, Scene, Seen, is_asked, is_copied, key_of_action, to_tab
+from tests.tui.acting import Act, Scene, Seen, key_of_action
 from tests.tui.driving import Driver
-from tests.tui.portscene import on_ports
 
 SCREENFULS = 60
+
+
+def is_asked(kind: type[Screen[Any]], title: str = "") -> Seen:
+    """Whether a dialog of a kind stands over the dashboard, with `title` on it."""
+    return lambda driver: isinstance(driver.app.screen, kind) and title in driver.text()
+
+
+def is_copied(text: str) -> Seen:
+    return lambda driver: driver.app.clipboard == text
 
 
 def has_focus(kind: type[object]) -> Seen:
@@ -229,7 +239,7 @@ def on_files(root: Path) -> Scene:
     return Scene(
         cloud,
         (
-            Act("row_last", lambda driver: _row_of("/work/notes.txt", driver), to_tab("files"), is_ready=is_listed),
+            Act("row_last", lambda driver: _row_of("/work/notes.txt", driver), _to("files"), is_ready=is_listed),
             Act("row_first", lambda driver: _row_of("/work/src", driver)),
             Act("files_copy", is_copied("/work/src")),
             Act("files_rename", is_asked(AskScreen, "Move src to")),
@@ -293,7 +303,7 @@ def on_jobs(root: Path) -> Scene:
     return Scene(
         cloud,
         (
-            Act("job_copy", is_copied("j1"), to_tab("jobs"), is_ready=lambda driver: tab(driver).selected),
+            Act("job_copy", is_copied("j1"), _to("jobs"), is_ready=lambda driver: tab(driver).selected),
             Act("job_details", is_asked(PageScreen, "A job")),
             Act("job_signal", is_asked(ChooseScreen, "Signal job"), ("escape",)),
             Act("job_remove", is_asked(ConfirmScreen, "Remove job"), ("escape",)),
@@ -322,7 +332,7 @@ def on_a_sync(root: Path) -> Scene:
     return Scene(
         cloud,
         (
-            Act("sync_start", is_asked(AskScreen, "Sync api with"), to_tab("sync")),
+            Act("sync_start", is_asked(AskScreen, "Sync api with"), _to("sync")),
             Act("sync_details", is_asked(PageScreen, "lag_p95_s"), ("escape",), begin, is_ready=is_listed),
             Act("sync_copy", is_copied("notes.md"), ("escape",)),
             Act("sync_accept", did("accept notes.md")),
@@ -340,6 +350,11 @@ def on_a_sync(root: Path) -> Scene:
     )
 
 
+def _to(tab_id: str) -> tuple[str, str]:
+    """Keys that go into a tab from the list."""
+    return key_of_action(f"tab_{tab_id}"), key_of_action("next_pane")
+
+
 def on_activity(root: Path) -> Scene:
     store = Store.open(home_at(root))
     for kind in ("sandbox.suspend", "sandbox.resume"):
@@ -355,7 +370,7 @@ def on_activity(root: Path) -> Scene:
             Act(
                 "activity_copy",
                 is_copied("sbx start api"),
-                to_tab("activity"),
+                _to("activity"),
                 is_ready=lambda driver: len(tab(driver).changes) == 2,
             ),
             Act("activity_scope", lambda driver: tab(driver).is_all),
@@ -375,6 +390,5 @@ SCENES: tuple[Callable[[Path], Scene], ...] = (
     on_a_file,
     on_jobs,
     on_a_sync,
-    on_ports,
     on_activity,
 )

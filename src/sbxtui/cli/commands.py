@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.ended import finish
 from sbxtui.cli.envfile import own_value, read_env_file
@@ -18,11 +17,12 @@ from sbxtui.cli.killed import KillWatch
 from sbxtui.cli.output import stdout_is_terminal
 from sbxtui.cli.stdin import read_stdin
 from sbxtui.cli.terminal import check_terminal, run_on_terminal, terminal_size
-from sbxtui.core.errors import Incomplete, SbxError, UsageError
+from sbxtui.core.documents import job_json
+from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.jobs import Job
 from sbxtui.core.model import Registration
 from sbxtui.services.jobs import Command, OnOutput
-from sbxtui.store.links import Wanted
+from sbxtui.services.sync.before import flushed
 
 _NOT_STARTED = (126, 127)
 _LEAVE_S = 5.0
@@ -50,13 +50,9 @@ async def _flush(call: Call, row: Registration) -> None:
     """What was saved in a synced folder before this command is there when the command runs."""
     if call.args.no_flush:
         return
-    link = await asyncio.to_thread(call.services.links.find, row.context, "sync", row.id)
-    if link is None or not (link.is_served or link.is_detached) or link.wanted is not Wanted.RUNNING:
-        return
     try:
-        await call.services.syncs.flush(row)
-    except Incomplete as exc:
-        call.out.note(f"note: {exc.message}")
+        if left_out := await flushed(call.services.links, lambda: call.services.syncs, row):
+            call.out.note(f"note: {left_out}")
     except SbxError as exc:
         exc.hint = f"{exc.hint}; or add --no-flush" if exc.hint else "add --no-flush to run it all the same"
         raise
@@ -150,7 +146,7 @@ def writer_of(call: Call) -> OnOutput | None:
 def _begun(call: Call, job: Job) -> int:
     """A detached job: its id is the data; one that could not even be started ends as it would have in front."""
     call.out.line(job.id)
-    call.out.result(show.job_json(job))
+    call.out.result(job_json(job))
     if job.exit is None or job.exit.exit_code not in _NOT_STARTED:
         return 0
     call.out.note(f"note: it could not be started; `sbx output {job.sandbox} {job.id}` says why")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.killed import KILLED
+from sbxtui.core.documents import exec_json
 from sbxtui.core.errors import CommandTimedOut
 from sbxtui.core.model import ExecResult
 
@@ -18,7 +18,7 @@ def finish(call: Call, result: ExecResult, *, killed: str | None = None) -> int:
         killed: What its sandbox's watchdog told of it; None where nobody looked.
     """
     if call.out.is_json:
-        call.out.json(show.exec_json(result))
+        call.out.json(exec_json(result))
     if result.truncated:
         call.out.note("note: the guest could not keep all output; a part of it is missing")
     if result.lingering:

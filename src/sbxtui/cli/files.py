@@ -7,10 +7,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from sbxguest.tree import TreeReport
-from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.fitting import Cut
 from sbxtui.cli.stdin import read_stdin
+from sbxtui.core.documents import file_json
 from sbxtui.core.errors import Incomplete, SbxError, Unavailable, UsageError
 from sbxtui.core.model import FileInfo
 from sbxtui.core.text import counted, short_size
@@ -48,7 +48,7 @@ async def fs_ls(call: Call) -> int:
     row = await call.services.sandboxes.find(call.args.sandbox)
     entries, is_truncated = await call.services.files.list(row, call.args.path)
     if call.out.is_json:
-        call.out.json([show.file_json(one) for one in entries])
+        call.out.json([file_json(one) for one in entries])
     _table(call, entries)
     if is_truncated:
         call.out.note(f"note: only the first {len(entries)} entries are shown")
@@ -71,7 +71,7 @@ async def fs_stat(call: Call) -> int:
 
     code = await _each(call, look)
     if call.out.is_json:
-        call.out.json([show.file_json(one) for one in infos])
+        call.out.json([file_json(one) for one in infos])
     elif infos:
         _table(call, infos)
     return code

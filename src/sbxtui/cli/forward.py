@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from sbxtui.cli.call import Call
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import Registration
-from sbxtui.core.ports import parse_mapping
 from sbxtui.core.text import harmless_line, short_age, short_size
 from sbxtui.services.forward.listeners import Bound, bind_all
 from sbxtui.services.forward.model import (
@@ -17,7 +16,7 @@ from sbxtui.services.forward.model import (
     ForwardStatus,
     Mode,
     facts_of,
-    parse_mode,
+    parse_mapping,
     specs_of,
 )
 from sbxtui.services.forward.sharedways import SharedWays
@@ -29,7 +28,7 @@ async def start(call: Call) -> int:
     specs = _asked(call)
     forwards, out = call.services.forwards, call.out
     row = await call.services.sandboxes.find(call.args.sandbox)
-    mode = await forwards.mode(row, parse_mode(call.args.mode))
+    mode = await forwards.mode(row, Mode(call.args.mode) if call.args.mode else None)
     if mode is Mode.PROXY and not call.args.mode:
         out.note(f"the image of `{row.name}` has no guest for a tunnel: HTTP and WebSocket pass, through its endpoint")
     specs = [replace(spec, mode=mode) for spec in specs]
@@ -67,7 +66,7 @@ async def _run(call: Call, row: Registration, bound: list[Bound]) -> None:
 
 
 def _asked(call: Call) -> list[ForwardSpec]:
-    args = call.args
+    args, settings = call.args, call.settings
     pairs = [parse_mapping(text) for text in args.ports]
     if args.remote_port:
         pairs.append(parse_mapping(f"{args.local_port or args.remote_port}:{args.remote_port}"))
@@ -82,7 +81,7 @@ def _asked(call: Call) -> list[ForwardSpec]:
         bind=args.bind,
         hosts=args.host,
         origins=args.allow_origin,
-        reserved=call.services.reserved_ports,
+        reserved={settings.hook_port: "the platform's hook port", settings.agent_port: "its guest's own"},
     )
     if args.bind and not args.bind.startswith("127."):
         call.out.note(f"warning: whoever can reach {args.bind} can reach what is forwarded; nothing asks who it is")

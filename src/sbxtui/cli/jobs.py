@@ -10,6 +10,7 @@ from sbxtui.cli.call import Call
 from sbxtui.cli.output import stdout_is_terminal
 from sbxtui.cli.plaintext import PlainText
 from sbxtui.cli.tail import LastLines
+from sbxtui.core.documents import bytes_json, exit_document, job_json
 from sbxtui.core.errors import UsageError
 from sbxtui.core.jobs import Channel, Job, JobExit, JobGap, JobOutput, JobPiece, signal_name
 
@@ -27,7 +28,7 @@ async def jobs(call: Call) -> int:
     for problem in listing.problems:
         call.out.note(f"note: {problem}")
     if call.out.is_json:
-        call.out.json([show.job_json(job) for job in shown])
+        call.out.json([job_json(job) for job in shown])
         return 0
     rows = [show.job_row(job) for job in shown]
     call.out.table(show.JOB_COLUMNS, rows, cuts=show.JOB_CUTS, is_wide=call.args.wide, names=[job.id for job in shown])
@@ -129,8 +130,8 @@ def exit_words(ending: JobExit) -> str:
 def _piece_json(piece: JobPiece) -> dict[str, object]:
     match piece:
         case JobOutput():
-            return {"cursor": piece.cursor, "channel": piece.channel.value, **show.bytes_json("data", piece.data)}
+            return {"cursor": piece.cursor, "channel": piece.channel.value, **bytes_json("data", piece.data)}
         case JobGap():
             return {"gap": {"from": piece.start, "to": piece.end}}
         case JobExit():
-            return {"exit": show.exit_document(piece)}
+            return {"exit": exit_document(piece)}

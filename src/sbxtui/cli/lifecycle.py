@@ -17,6 +17,7 @@ from sbxtui.core.text import counted
 from sbxtui.services import localcloud
 from sbxtui.services.defaults import unused_aws_settings
 from sbxtui.services.launch import CreateOptions
+from sbxtui.services.losses import loss_words
 from sbxtui.services.sandboxes import Goal
 from sbxtui.services.targets import Outcome, for_each, resolve_targets
 
@@ -205,12 +206,7 @@ async def _rm_untracked(call: Call, sandbox_id: SandboxId) -> int:
 
 
 def _loss(row: Registration, call: Call) -> str:
-    loss = f"{row.name}: its memory, its files in {call.settings.workdir}, its running jobs"
-    link = call.services.links.find(row.context, "sync", row.id)
-    changes = int(link.status.get("guest_changes", 0)) if link is not None else 0
-    if not changes:
-        return loss
-    return f"{loss}, {counted(changes, 'change')} that nobody took over (`sbx sync pull {row.name}`)"
+    return loss_words(row, call.settings.workdir, call.services.links)
 
 
 async def _sweep_syncs(call: Call) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.cli.recovery import recover
-from sbxtui.core.documents import inspected_json
+from sbxtui.core.documents import inspected_json, sandbox_json
 from sbxtui.core.filters import parse_filter, sort_sandboxes
 from sbxtui.core.model import Sandbox
 from sbxtui.services.inventory import Inventory
@@ -37,7 +37,7 @@ async def ps(call: Call) -> int:
     _report(call, inventory)
     found = [one for one in inventory.sandboxes if one.name == row.name]
     if call.out.is_json:
-        call.out.json(show.sandbox_json(found[0]) if found else None)
+        call.out.json(sandbox_json(found[0]) if found else None)
     _print(call, show.SANDBOX_COLUMNS, [show.sandbox_row(one, is_wide=call.args.wide) for one in found], found)
     return inventory.error.exit_code if inventory.error else 0
 
@@ -62,7 +62,7 @@ async def _list(call: Call, *, all_contexts: bool, with_terminated: bool, filter
     shown = [one for one in matching if with_terminated or not one.state.is_gone]
     rows = sort_sandboxes(shown, sort)
     if call.out.is_json:
-        call.out.json([show.sandbox_json(one) for one in rows])
+        call.out.json([sandbox_json(one) for one in rows])
     else:
         is_known = not any(one.error for one in inventories)
         _table(call, rows, with_context=all_contexts, empty=_nothing(filter_text) if is_known else "")

@@ -41,6 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _FAILED
 
 
+def mcp() -> int:
+    """`sbx-mcp`: the server for agents."""
+    return main(["--mcp", *sys.argv[1:]])
+
+
 def _main(words: list[str]) -> int:
     # Before the line is understood, its words must do for how an error about it is shown.
     own = parser.own_words(words)

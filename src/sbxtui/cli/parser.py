@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sbxtui._version import __version__
 from sbxtui.cli import habits
 from sbxtui.cli.adder import Adder, Parser, add_global_flags
+from sbxtui.cli.mcpverbs import with_serve
 from sbxtui.cli.startverb import with_start
 from sbxtui.cli.verbs import add_verbs
 from sbxtui.core.errors import UsageError
@@ -33,7 +34,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         UsageError: The line cannot be understood.
         SystemExit: `--help` or `--version` was printed.
     """
-    own, command = _split_command(_with_help_asked(_with_sort_joined(argv)))
+    own, command = _split_command(_with_help_asked(_with_sort_joined(with_serve(argv, _verb_index(argv)))))
     verb = verb_of(own)
     own = habits.spelled_out(verb, own)
     habits.refuse_other_meaning(verb, [*own, *command[:1]])

@@ -6,6 +6,7 @@ import asyncio
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
+from sbxtui.core.documents import event_json
 from sbxtui.core.errors import SandboxNotFound, UsageError
 from sbxtui.core.model import Event
 from sbxtui.services.activity import follow_events
@@ -70,6 +71,6 @@ async def _subject(call: Call) -> str | None:
 def _print(call: Call, batch: list[Event]) -> None:
     for event in batch:
         if call.out.is_json:
-            call.out.json(show.event_json(event))
+            call.out.json(event_json(event))
         else:
             call.out.line(show.event_line(event))

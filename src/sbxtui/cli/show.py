@@ -1,4 +1,4 @@
-"""Values as `--json` documents and as table cells."""
+"""Values as table cells and lines."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from sbxtui.cli.fitting import GAP, Cut, padded
 from sbxtui.cli.output import Output
 from sbxtui.core.isolation import short_isolation
-from sbxtui.core.jobs import Job, JobExit
-from sbxtui.core.model import Event, ExecResult, FileInfo, Sandbox
-from sbxtui.core.text import harmless_line, iso, reason_words, short_age
+from sbxtui.core.jobs import Job
+from sbxtui.core.model import Event, Sandbox
+from sbxtui.core.text import harmless_line, reason_words, short_age
 from sbxtui.services.targets import Outcome
 
 JOB_COLUMNS = ("JOB", "SANDBOX", "STATE", "AGE", "BY", "COMMAND")
@@ -33,28 +33,6 @@ IMAGE_CUTS = (Cut("ARN", 24), Cut("ARN", 0), Cut("NAME", 24))
 CONTEXT_CUTS = (Cut("ISOLATION", 24), Cut("PROFILE", 8), Cut("ISOLATION", 8), Cut("PROFILE", 0))
 
 
-def sandbox_json(sandbox: Sandbox) -> dict[str, object]:
-    """A sandbox as scripts see it. `seen_at` is when its state was told, null if that is unknown."""
-    return {
-        "name": sandbox.name or None,
-        "id": sandbox.id or None,
-        "context": sandbox.context,
-        "state": sandbox.state.value,
-        "state_reason": sandbox.state_reason or None,
-        "tracked": sandbox.is_tracked,
-        "image": sandbox.image_name,
-        "image_arn": sandbox.image_arn,
-        "image_version": sandbox.image_version,
-        "endpoint": sandbox.endpoint or None,
-        "network": sandbox.facts.get("network"),
-        "isolation": sandbox.facts.get("isolation"),
-        "memory_mib": sandbox.facts.get("memory_mib"),
-        "labels": dict(sandbox.labels),
-        "created_at": iso(sandbox.created_at),
-        "seen_at": iso(sandbox.seen_at) if sandbox.seen_at else None,
-    }
-
-
 def sandbox_row(sandbox: Sandbox, *, is_wide: bool = False) -> tuple[str, ...]:
     """A sandbox's cells for `SANDBOX_COLUMNS`; wide ones say the whole reason, as `inspect` does."""
     reason = harmless_line(reason_words(sandbox.state_reason), limit=_WIDE_REASON if is_wide else _REASON_WIDTH)
@@ -70,19 +48,6 @@ def sandbox_row(sandbox: Sandbox, *, is_wide: bool = False) -> tuple[str, ...]:
     )
 
 
-def event_json(event: Event) -> dict[str, object]:
-    """An event as scripts see it."""
-    return {
-        "seq": event.seq,
-        "at": iso(event.at),
-        "context": event.context or None,
-        "kind": event.kind,
-        "subject": event.subject,
-        "actor": event.actor,
-        "data": dict(event.data),
-    }
-
-
 def event_line(event: Event) -> str:
     """An event on one line for people."""
     columns = ((event.kind, 17), (event.subject, 16), (event.actor, 10))
@@ -95,61 +60,6 @@ def event_line(event: Event) -> str:
 
 def _listed(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def file_json(info: FileInfo) -> dict[str, object]:
-    """A file as scripts see it."""
-    return {
-        "path": info.path,
-        "kind": info.kind,
-        "size_bytes": info.size_bytes,
-        "mode": f"{info.mode:04o}",
-        "modified_at": iso(info.modified_at),
-        "target": info.target or None,
-    }
-
-
-def exec_json(result: ExecResult) -> dict[str, object]:
-    """A finished command as scripts see it; output that is not UTF-8 comes as base64."""
-    return {
-        "exit_code": result.exit_code,
-        "signal": result.signal or None,
-        "timed_out": result.timed_out,
-        "oom": result.oom,
-        "truncated": result.truncated,
-        "lingering": result.lingering,
-        "duration_s": round(result.duration_s, 3),
-        **bytes_json("stdout", result.stdout),
-        **bytes_json("stderr", result.stderr),
-    }
-
-
-def job_json(job: Job) -> dict[str, object]:
-    """A job as scripts see it; `exit` is null while it runs, or when nobody here saw how it ended."""
-    return {
-        "id": job.id,
-        "sandbox": job.sandbox or None,
-        "state": job.state.value,
-        "command": job.command,
-        "label": job.label or None,
-        "actor": job.actor or None,
-        "tty": job.has_terminal,
-        "stdin": job.has_stdin,
-        "created_at": iso(job.created_at),
-        "exit": exit_document(job.exit) if job.exit else None,
-    }
-
-
-def exit_document(ending: JobExit) -> dict[str, object]:
-    """How a job ended, as scripts see it."""
-    return {
-        "exit_code": ending.exit_code,
-        "signal": ending.signal or None,
-        "timed_out": ending.timed_out,
-        "oom": ending.oom,
-        "lingering": ending.lingering,
-        "duration_s": round(ending.duration_s, 3),
-    }
 
 
 def job_row(job: Job) -> tuple[str, ...]:
@@ -178,13 +88,3 @@ def _outcome_json(one: Outcome) -> dict[str, object]:
     if one.error is None:
         return {"name": one.name, "ok": True, "message": one.words}
     return {"name": one.name, "ok": False, "error": one.error.as_json()}
-
-
-def bytes_json(name: str, data: bytes) -> dict[str, object]:
-    """Bytes as text where they are UTF-8, else as base64; `NAME_encoding` says which."""
-    try:
-        return {name: data.decode("utf-8"), f"{name}_encoding": "utf-8"}
-    except UnicodeDecodeError:
-        import base64
-
-        return {name: base64.b64encode(data).decode("ascii"), f"{name}_encoding": "base64"}

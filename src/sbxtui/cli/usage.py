@@ -8,8 +8,9 @@ from contextlib import aclosing
 
 from sbxtui.cli.call import Call
 from sbxtui.cli.fitting import Cut
+from sbxtui.core.documents import usage_json
 from sbxtui.core.errors import UsageError
-from sbxtui.core.text import iso, short_size
+from sbxtui.core.text import short_size
 from sbxtui.core.usage import Usage
 from sbxtui.services.metrics import RESTING, SandboxUsage
 
@@ -78,12 +79,6 @@ async def top(call: Call) -> int:
         if not call.args.watch:
             return inventory.error.exit_code if inventory.error else 0
         await asyncio.sleep(interval_s)
-
-
-def usage_json(usage: Usage) -> dict[str, object]:
-    """A sample as scripts see it: bytes, seconds, percent; null is unknown."""
-    fields = {name: getattr(usage, name) for name in Usage.__slots__ if name != "at"}
-    return {"at": iso(usage.at), **fields, "memory_percent": usage.memory_percent}
 
 
 def usage_lines(usage: Usage) -> list[str]:

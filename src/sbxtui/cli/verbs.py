@@ -15,6 +15,7 @@ from sbxtui.cli.argtypes import (
     variable,
 )
 from sbxtui.cli.forwardverbs import add_forward_verbs
+from sbxtui.cli.mcpverbs import add_mcp_verbs
 from sbxtui.cli.secretverbs import add_secret_verbs
 from sbxtui.cli.seeverbs import add_seeing_verbs
 from sbxtui.cli.syncverbs import add_sync_verbs
@@ -296,6 +297,7 @@ def add_verbs(add: Adder) -> None:
         _network,
         add_secret_verbs,
         add_seeing_verbs,
+        add_mcp_verbs,
         _set_up,
     ):
         add_group(add)

@@ -2,6 +2,7 @@
 
 SbxError                      1  failed
 ├── UsageError                2  bad flag, name, size or file
+│   └── ConfirmationMissing      nobody agreed to what cannot be taken back
 ├── AddressInUse              3
 ├── NotFound                  4
 │   ├── SandboxNotFound
@@ -23,6 +24,7 @@ SbxError                      1  failed
 ├── QuotaExceeded             8
 │   └── Throttled
 ├── PolicyDenied              9
+│   └── HostPathDenied           a path of this machine that is not allowed
 ├── Incomplete               10  finished, with problems listed
 ├── StoreError                1  the store cannot be opened or written
 │   ├── StoreTooNew
@@ -75,6 +77,12 @@ class UsageError(SbxError):
 
     code = "usage"
     exit_code = 2
+
+
+class ConfirmationMissing(UsageError):
+    """Something would be lost, and nobody agreed to that: nothing was changed."""
+
+    code = "confirm_required"
 
 
 class AddressInUse(SbxError):
@@ -214,6 +222,12 @@ class PolicyDenied(SbxError):
 
     code = "policy_denied"
     exit_code = 9
+
+
+class HostPathDenied(PolicyDenied):
+    """A path of this machine lies outside of the folders that are allowed; nothing of it was read or written."""
+
+    code = "host_path_denied"
 
 
 class Incomplete(SbxError):

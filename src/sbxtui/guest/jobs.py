@@ -26,6 +26,8 @@ CHANNELS: Mapping[int, Channel] = {
 }
 _COMMAND_MAX = 4_096
 _RETRY_S = 2.0
+# What people type at a terminal for it.
+_END_OF_INPUT = b"\x04"
 # Beyond what a job can have; what a guest claims beyond it is as good as nothing.
 _CODE_MAX, _SIGNAL_MAX, _DURATION_MAX_S, _COUNT_MAX = (1 << 31) - 1, 127, 1e10, (1 << 63) - 1
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
@@ -159,6 +161,21 @@ class GuestJobs:
 
         boot_id = await self._boot_id()
         return await rejoin(self._transport, boot_id, job, cursor=cursor, stdin=stdin, on_output=on_output)
+
+    async def write(self, job: Job, data: bytes, *, ends: bool) -> None:
+        """Write to a job's input behind what it has taken; returns when it has taken this, too, or has ended.
+
+        Raises:
+            Conflict: It takes no input, or somebody else writes to it now.
+        """
+        from sbxtui.guest.stdin import feed
+
+        boot_id = await self._boot_id()
+        if job.has_terminal:
+            typed = data + (_END_OF_INPUT if ends else b"")
+            await feed(self._transport, job.id, boot_id, typed, writer=secrets.token_hex(8), ends=False)
+        else:
+            await feed(self._transport, job.id, boot_id, data, offset=job.stdin_accepted, ends=ends)
 
     async def follow(
         self, job_id: str, *, cursor: int = 0, until_quiet: bool = False

@@ -76,11 +76,21 @@ class Files:
         return None
 
     async def download(
-        self, row: Registration, source: str, target: str, *, is_recursive: bool, on_bytes: OnBytes = lambda count: None
+        self,
+        row: Registration,
+        source: str,
+        target: str,
+        *,
+        is_recursive: bool,
+        on_bytes: OnBytes = lambda count: None,
+        follows_links: bool = True,
     ) -> TreeReport | None:
         """Copy a file or folder of the sandbox to this machine; what is there is replaced whole or not at all.
 
-        Raises and returns as `upload`. The sandbox is not trusted: nothing outside `target` is written.
+        A link in the place of a file keeps being one, and what it points to is replaced, as cp does; without
+        `follows_links` the file takes its place. The sandbox is not trusted: nothing outside `target` is written.
+
+        Raises and returns as `upload`.
         """
         async with self._guests.files(row) as files:
             info = await files.stat(source or ".", follow=True)
@@ -89,18 +99,28 @@ class Files:
             if name == "..":
                 raise UsageError(f"{source} names no file", hint="write the path without `..` at its end")
             if info.kind != "dir":
-                await _download_file(files, source, _local_place(target, name), on_bytes)
+                place = _local_place(target, name)
+                await _download_file(files, source, _followed(place) if follows_links else place, on_bytes)
                 return None
             _check_recursive(source, is_recursive)
             folder = Path(target) if _means_content(source) else _local_place(target, name)
             await asyncio.to_thread(_make_folder, folder)
             return await files.download_tree(source or ".", folder)
 
-    async def write(self, row: Registration, path: str, chunks: AsyncIterator[bytes]) -> int:
-        """Replace a file of the sandbox with a stream; returns its size."""
+    async def write(
+        self,
+        row: Registration,
+        path: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        mode: int | None = None,
+        has_parents: bool = False,
+        if_sha256: str = "",
+    ) -> int:
+        """Replace a file of the sandbox with a stream; returns its size. Options are those of `GuestFiles.upload`."""
         began_s = monotonic()
         async with self._guests.files(row) as files:
-            size_bytes = await files.upload(path, chunks)
+            size_bytes = await files.upload(path, chunks, mode=mode, has_parents=has_parents, if_sha256=if_sha256)
         await self._note("files.write", row, began_s, path)
         return size_bytes
 
@@ -110,8 +130,8 @@ class Files:
             async for batch in _batches(download.chunks):
                 await asyncio.to_thread(on_chunk, batch)
 
-    async def peek(self, row: Registration, path: str, limit_bytes: int) -> tuple[bytes, FileInfo]:
-        """The first `limit_bytes` of a file and what it is, however large it is; what a link points to is read.
+    async def peek(self, row: Registration, path: str, limit_bytes: int, *, start: int = 0) -> tuple[bytes, FileInfo]:
+        """At most `limit_bytes` of a file from `start` on, and what it is; what a link points to is read.
 
         Raises:
             UsageError: It is no regular file, so that reading might never end.
@@ -121,8 +141,9 @@ class Files:
             if info.kind != "file":
                 raise UsageError(f"{path} is no regular file", hint="only regular files can be looked into")
             head = bytearray()
-            if info.size_bytes:
-                async with files.download(path, length=min(limit_bytes, info.size_bytes)) as download:
+            if info.size_bytes > start:
+                length = min(limit_bytes, info.size_bytes - start)
+                async with files.download(path, start=start, length=length) as download:
                     async for chunk in download.chunks:
                         head += chunk
             return bytes(head[:limit_bytes]), info
@@ -236,10 +257,12 @@ async def _read_local(source: Path, on_bytes: OnBytes) -> AsyncIterator[bytes]:
         raise UsageError(f"cannot read {source}: {exc.strerror or exc}") from exc
 
 
+def _followed(target: Path) -> Path:
+    return target.resolve() if target.is_symlink() else target
+
+
 async def _download_file(files: GuestFiles, source: str, target: Path, on_bytes: OnBytes) -> None:
     """Write beside the target and rename, so that a cut leaves the old file."""
-    # A link keeps being a link: what it points to is replaced, as cp does.
-    target = target.resolve() if target.is_symlink() else target
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
     except OSError as exc:

@@ -127,7 +127,7 @@ class Jobs:
             return await self._begin(guest, row, command, has_stdin=has_stdin, holds=False)
 
     @asynccontextmanager
-    async def begin(self, row: Registration, command: Command) -> AsyncIterator[Attachment]:
+    async def begin(self, row: Registration, command: Command, *, has_stdin: bool = True) -> AsyncIterator[Attachment]:
         """Begin a job and take part in it at once, over one connection; leaving never ends it.
 
         Until its first reader came, and for 30 s without one, it waits instead of losing output.
@@ -138,7 +138,7 @@ class Jobs:
         _check_jobs(row)
         try:
             async with self._guests.connect(row) as guest:
-                job = await self._begin(guest, row, command, has_stdin=True, holds=True)
+                job = await self._begin(guest, row, command, has_stdin=has_stdin, holds=True)
                 yield Attachment(guest, job, self.notes)
         except ConnectionLost as exc:
             raise reattachable(exc, row.name) from exc
@@ -262,6 +262,21 @@ class Jobs:
             )
         await self.notes.event(job, "job.signal", signal=signal)
         return await self._seen(job, told)
+
+    async def write(self, job: Job, data: bytes, *, ends: bool = False) -> None:
+        """Write to a job's input, behind what anybody wrote before; returns when it has read all of it, or has ended.
+
+        Args:
+            job: One that was begun with an input, or on a terminal.
+            data: The bytes.
+            ends: Whether its input ends with them; a terminal gets what people type for that.
+
+        Raises:
+            Conflict: It has no input, or somebody else writes to it now. NotFound: Its guest knows it no more.
+        """
+        async with self.connect(job) as guest:
+            await guest.jobs.write(await guest.jobs.get(job.id), data, ends=ends)
+        await self.notes.event(job, "job.input")
 
     async def resize(self, job: Job, size: TerminalSize) -> None:
         """Give the job's terminal another size; every watcher sees what that changes."""

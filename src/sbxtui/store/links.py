@@ -7,6 +7,7 @@ anybody's.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -106,6 +107,11 @@ class Links:
         sql = f"SELECT {_COLUMNS} FROM links WHERE {_THE_LINK}"
         rows = self._store.rows(sql, (context, kind, sandbox_id))
         return _link_of(rows[0]) if rows else None
+
+    def of(self, context: str, sandbox_id: SandboxId) -> builtins.list[Link]:
+        """Every link of a sandbox, by kind."""
+        sql = f"SELECT {_COLUMNS} FROM links WHERE context = ? AND sandbox_id = ? ORDER BY kind"
+        return [_link_of(row) for row in self._store.rows(sql, (context, sandbox_id))]
 
     def list(self, kind: str, context: str | None = None) -> list[Link]:
         """All links of a kind, those of its ports, too, by context and name; or those of one context."""

@@ -1,0 +1,36 @@
+"""The verbs of `sbx mcp` with their flags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sbxtui.cli.adder import Adder
+
+_VERBS = frozenset({"serve", "config", "doctor"})
+_FLAG = "--mcp"
+
+
+def with_serve(words: Sequence[str], verb: int | None) -> list[str]:
+    """`--mcp` in place of a verb, and a bare `mcp`, as `mcp serve`: it is what clients start.
+
+    Args:
+        words: A whole line.
+        verb: Where its verb is.
+    """
+    before = words if verb is None else words[:verb]
+    if _FLAG in before:
+        at = before.index(_FLAG)
+        return [*words[:at], "mcp", "serve", *words[at + 1 :]]
+    if verb is None or words[verb] != "mcp" or _VERBS.intersection(words[verb:]) or {"-h", "--help"} & set(words):
+        return list(words)
+    return [*words[: verb + 1], "serve", *words[verb + 1 :]]
+
+
+def add_mcp_verbs(add: Adder) -> None:
+    """Add `mcp` with its verbs."""
+    verbs = add.group("mcp", "let agents use the same sandboxes: an MCP server; `sbx --mcp` starts it")
+    serve = verbs("serve", "mcp:serve", "serve one client at standard input and output, until it leaves")
+    flag = serve.add_argument
+    flag("--toolsets", default="", metavar="LIST", help="core, files, observe, images, links or all (default: all)")
+    flag("--tools", default="", metavar="LIST", help="only these tools, and those of --toolsets")
+    flag("--read-only", action="store_true", help="only tools that change nothing")

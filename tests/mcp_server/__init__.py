@@ -1,0 +1,1 @@
+"""The face of agents, over the pipes and the protocol that they use."""
