@@ -17,6 +17,7 @@ from sbxtui.core.errors import (
     ControlUnavailable,
     ImageNotFound,
     QuotaExceeded,
+    RuntimeUnavailable,
     SandboxNotFound,
     SbxError,
     Throttled,
@@ -139,6 +140,12 @@ ANSWERS = {
         UsageError,
         "role",
         "--role",
+    ),
+    "an isolation that is not there": Answered(
+        error(400, "IsolationUnavailableException", "gvisor: no runsc found"),
+        RuntimeUnavailable,
+        "no runsc found",
+        "sbx local setup",
     ),
     "any other validation": Answered(
         error(400, VALIDATION, "1 validation error detected: Value at 'x' failed"), UsageError, "'x' failed", "values"

@@ -51,7 +51,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def _launched(world: World) -> Record:
     image = next(iter(world.catalog.images()))
     params = {"imageIdentifier": image.arn}
-    return new_record(params, check_launch(params, world), world, 1)
+    return new_record(params, check_launch(params, world), world, 1, world.runtime)
 
 
 async def test_a_disk_that_is_full_between_freeze_and_record_leaves_a_sandbox_that_can_be_resumed(

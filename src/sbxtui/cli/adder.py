@@ -60,7 +60,12 @@ def add_global_flags(parser: argparse.ArgumentParser) -> None:
     add("--context", "-c", default=quiet, metavar="NAME", help="act on this context instead of the one in use")
     add("--region", default=quiet, help="AWS region")
     add("--profile", default=quiet, help="AWS profile")
-    add("--isolation", default=quiet, metavar="TIER", help="only this (gvisor), or at least it (>=gvisor); else fail")
+    add(
+        "--isolation",
+        default=quiet,
+        metavar="TIER",
+        help="only this (gvisor), or at least it (>=gvisor), for a new sandbox and in old ones; else fail",
+    )
     add("--file", "-f", dest="setup_file", default=quiet, metavar="FILE", help="project file (sandbox.yaml)")
     add("--json", action="store_true", default=quiet, help="one JSON document on stdout, errors as JSON on stderr")
     add("--quiet", "-q", action="store_true", default=quiet, help="only the data")

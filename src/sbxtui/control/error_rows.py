@@ -12,6 +12,7 @@ from sbxtui.core.errors import (
     Conflict,
     ControlUnavailable,
     QuotaExceeded,
+    RuntimeUnavailable,
     SbxError,
     Throttled,
     Unsupported,
@@ -196,6 +197,13 @@ ANSWERED: tuple[Row, ...] = (
         UsageError,
         "the request is not accepted{message}",
         "check the values given",
+    ),
+    Row(
+        ("IsolationUnavailableException",),
+        RuntimeUnavailable,
+        "it cannot be isolated as asked for{message}",
+        "`sbx local setup` fetches gVisor; `sbx doctor` says what works",
+        is_final=True,
     ),
     Row(
         ("ConflictException", "ResourceConflictException", "409"),

@@ -22,6 +22,18 @@ def accepts(wish: str, tier: str) -> bool:
     Raises:
         UsageError: The wish names no tier.
     """
+    named, is_least = check_wish(wish)
+    if not is_least:
+        return tier == named
+    return tier in TIERS and TIERS.index(tier) >= TIERS.index(named)
+
+
+def check_wish(wish: str) -> tuple[str, bool]:
+    """The tier a wish names, and whether more than that is as welcome.
+
+    Raises:
+        UsageError: It names no tier.
+    """
     named = wish.removeprefix("isolation").strip()
     is_least = named.startswith(">=")
     named = named.removeprefix(">=").strip()
@@ -29,9 +41,7 @@ def accepts(wish: str, tier: str) -> bool:
         raise UsageError(
             f"`{wish}` names no isolation", hint=f"choose one of {', '.join(TIERS)}, or `isolation>=gvisor`"
         )
-    if not is_least:
-        return tier == named
-    return tier in TIERS and TIERS.index(tier) >= TIERS.index(named)
+    return named, is_least
 
 
 def require(wish: str, tier: str, *, hint: str, whose: str = "this") -> None:

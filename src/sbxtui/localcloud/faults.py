@@ -73,6 +73,11 @@ def memory_quota_exceeded() -> Fault:
     )
 
 
+def isolation_unavailable(message: str) -> Fault:
+    """400 in words of our own, for what the service does not know: the isolation that was asked for is not there."""
+    return Fault(FaultBody("IsolationUnavailableException", 400, message))
+
+
 def unsupported(operation: str) -> Fault:
     """400: an operation of the model that the local cloud does not do yet."""
     message = f"The local cloud does not support {operation} yet; use an AWS context for it."

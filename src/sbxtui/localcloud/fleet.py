@@ -21,6 +21,7 @@ from sbxtui.localcloud.launches import check_launch, fingerprint, new_record
 from sbxtui.localcloud.lost import all_records
 from sbxtui.localcloud.records import Record
 from sbxtui.localcloud.vms import Vm
+from sbxtui.localcloud.wishes import runtime_for
 from sbxtui.localcloud.world import World
 
 log = logging.getLogger(__name__)
@@ -151,6 +152,7 @@ class Fleet:
         Raises:
             Fault: 400, 402, 404 as the service has them; 409 for a used token with another request.
         """
+        runtime = await runtime_for(params, self._world)
         async with self._launch_lock:
             known = self._replayed(params)
             if known is not None:
@@ -160,7 +162,7 @@ class Fleet:
             image = check_launch(params, self._world)
             self._check_quota(image.memory_mib)
             endpoint = await self._open_endpoint(0)
-            record = new_record(params, image, self._world, endpoint.port)
+            record = new_record(params, image, self._world, endpoint.port, runtime)
             try:
                 await self._world.records.save(record)
             except BaseException:

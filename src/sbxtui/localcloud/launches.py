@@ -43,7 +43,9 @@ def check_launch(params: Mapping[str, Any], world: World) -> CatalogImage:
     return image
 
 
-def new_record(params: Mapping[str, Any], image: CatalogImage, world: World, endpoint_port: int) -> Record:
+def new_record(
+    params: Mapping[str, Any], image: CatalogImage, world: World, endpoint_port: int, runtime: str
+) -> Record:
     """A fresh PENDING sandbox."""
     idle = params.get("idlePolicy")
     return Record(
@@ -53,7 +55,7 @@ def new_record(params: Mapping[str, Any], image: CatalogImage, world: World, end
         image_arn=image.arn,
         image_version=IMAGE_VERSION,
         memory_mib=image.memory_mib,
-        runtime=world.runtime,
+        runtime=runtime,
         endpoint_port=endpoint_port,
         started_at=datetime.now(UTC),
         token_key=params.get("clientToken", ""),

@@ -56,7 +56,7 @@ _RETRY_AFTER = timedelta(minutes=5)
 _WATCH_EVERY_S = 0.5
 _CAN_BE_MADE_READY = (SandboxState.PENDING, SandboxState.RUNNING)
 # Answers to a first RunMicrovm that mean that nothing was made. Others leave it open.
-_REFUSALS = (UsageError, NotFound, AccessDenied, PolicyDenied, QuotaExceeded, Unsupported)
+_REFUSALS = (UsageError, NotFound, AccessDenied, PolicyDenied, QuotaExceeded, RuntimeUnavailable, Unsupported)
 
 
 async def _nothing() -> None:

@@ -12,6 +12,7 @@ from sbxtui.control.extension import ask_local_cloud
 from sbxtui.control.local import find_local_cloud
 from sbxtui.core.egress import NO_NETWORK, NetworkPolicy, parse_network
 from sbxtui.core.errors import SandboxNotFound, Unsupported
+from sbxtui.core.isolation import accepts
 from sbxtui.core.model import Context, ContextKind, Registration
 from sbxtui.core.text import harmless_line
 from sbxtui.home import Home
@@ -21,6 +22,7 @@ from sbxtui.store.registry import Registry
 
 _FOLLOW_S = 20.0
 _HOST = "host"
+_NO_ISOLATION = "process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +146,20 @@ async def apply_at_launch(planes: ControlPlanes, row: Registration) -> None:
         await ask_local_cloud(cloud, "PUT", f"/sandboxes/{row.id}/network", body={"network": network})
 
 
-def has_own_network(home: Home, context: Context) -> bool:
-    """Whether sandboxes have a network of their own, so that something can decide what they reach."""
+def has_own_network(home: Home, context: Context, isolation: str = "") -> bool:
+    """Whether a new sandbox has a network of its own, so that something can decide what it reaches.
+
+    Args:
+        home: Whose local cloud.
+        context: Where the sandbox is made.
+        isolation: What is asked for, empty for what there is.
+    """
     if context.kind is not ContextKind.LOCAL:
         return True
+    if isolation:
+        return not accepts(isolation, _NO_ISOLATION)
     cloud = find_local_cloud(home)
-    return cloud is None or cloud.runtime != "process"
+    return cloud is None or cloud.runtime != _NO_ISOLATION
 
 
 def policy_of(text: str) -> NetworkPolicy:

@@ -47,7 +47,9 @@ class CreateOptions:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """A launch that can be: everything but its name. `workdir` is empty for the image's own."""
+    """A launch that can be: everything but its name. `workdir` is empty for the image's own, `isolation` for what its
+    control plane gives all.
+    """
 
     options: CreateOptions
     version: ImageVersion
@@ -56,6 +58,7 @@ class LaunchPlan:
     env: Mapping[str, str] = field(repr=False)
     workdir: str
     is_aws: bool
+    isolation: str = ""
 
     def request(self, name: str) -> LaunchRequest:
         """The exact request for a sandbox called `name`."""
@@ -70,7 +73,7 @@ class LaunchPlan:
             ingress_connectors=options.ingress_connectors,
             egress_connectors=options.egress_connectors,
             # The platform refuses a payload for an image without the run hook.
-            payload=_identity(name, options.purpose) if "run" in self.version.hooks else "",
+            payload=_identity(name, options.purpose, self.isolation) if "run" in self.version.hooks else "",
         )
 
     def facts(self) -> dict[str, object]:
@@ -100,7 +103,7 @@ async def plan_launch(
         options.network,
         context.kind,
         options.egress_connectors,
-        has_own_network=has_own_network(settings.home, context),
+        has_own_network=has_own_network(settings.home, context, settings.isolation),
     )
     if options.memory_mib:
         check_memory_mib(options.memory_mib)
@@ -119,6 +122,8 @@ async def plan_launch(
         env=env,
         workdir=workdir,
         is_aws=context.kind is ContextKind.AWS,
+        # Nobody but our local cloud reads it.
+        isolation=settings.isolation if context.kind is ContextKind.LOCAL else "",
     )
 
 
@@ -162,9 +167,11 @@ def _check_env(env: Mapping[str, str]) -> None:
         )
 
 
-def _identity(name: str, purpose: str) -> str:
+def _identity(name: str, purpose: str, isolation: str) -> str:
     """What the guest is told about itself, so that another machine can rebuild the list from it."""
     identity = {"v": 1, "name": name, "owner": f"{_user()}@{socket.gethostname()}", "purpose": purpose}
+    if isolation:
+        identity["isolation"] = isolation
     return json.dumps(identity, separators=(",", ":"), sort_keys=True)
 
 

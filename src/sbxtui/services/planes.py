@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sbxtui.control.local import LocalCloud, ensure_local_cloud, find_local_cloud, has_died
 from sbxtui.core.errors import AccessDenied, SbxError, UsageError
-from sbxtui.core.isolation import accepts, require
+from sbxtui.core.isolation import check_wish, require
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.settings import Settings
 from sbxtui.store.contexts import Contexts
@@ -107,11 +107,14 @@ class ControlPlanes:
         """The local cloud of this home, started when none serves.
 
         Raises:
-            RuntimeUnavailable: Its isolation is not what was asked for.
+            UsageError: What was asked for is no isolation.
         """
         wish = self._settings.isolation
-        cloud = await ensure_local_cloud(self._settings.home, time_scale=self._settings.time_scale, isolation=wish)
-        require(wish, cloud.runtime, hint=self._way_to(wish, cloud), whose="this home's local cloud")
+        # A flag is about one sandbox; what is written down for good is about all.
+        lasting = "" if self._settings.sources.get("isolation") == "flag" else wish
+        cloud = await ensure_local_cloud(self._settings.home, time_scale=self._settings.time_scale, isolation=lasting)
+        if wish:
+            check_wish(wish)
         return cloud
 
     async def time_scale(self, context: Context) -> float:
@@ -126,17 +129,6 @@ class ControlPlanes:
         if context.kind is ContextKind.LOCAL and has_died(self._settings.home):
             with contextlib.suppress(SbxError):
                 await self.local_cloud()
-
-    def _way_to(self, wish: str, cloud: LocalCloud) -> str:
-        """How to get an isolation that the local cloud does not give: what it lacks here, or how to ask for good."""
-        failed = [why for why in cloud.passed_over if wish and accepts(wish, why.partition(":")[0])]
-        if failed:
-            return "; ".join(failed)
-        # Stopping it alone is no remedy: whoever comes next without this wish starts it as it was.
-        return (
-            f'put `isolation = "{wish}"` into {self._settings.home.config_file}, then `sbx local stop`: from then on '
-            "it is started so, and sandboxes live on; another SBX_HOME has a local cloud of its own"
-        )
 
     def isolation_words(self, context: Context) -> str:
         """The context's isolation in words; empty while the local cloud has not told it."""
