@@ -69,7 +69,9 @@ class Rules:
             _add(line, number, names, globs, paths)
         if not (names or globs or paths):
             return self
-        return Rules(self, folder, names, globs, paths, _any_of(globs), _any_of(paths))
+        # A folder without rules need not be asked for each name.
+        above = self if self.names or self.globs or self.paths else self.above
+        return Rules(above, folder, names, globs, paths, _any_of(globs), _any_of(paths))
 
     def ignores(self, path: bytes, *, is_folder: bool) -> bool:
         """Whether what stands at `path`, directly in this folder, is left out. A link to a folder is no folder."""
@@ -86,13 +88,13 @@ class Rules:
 
     def _last_fit(self, path: bytes, name: bytes, is_folder: bool) -> _Rule | None:
         best, best_number = None, 0
-        candidates = list((self.names or {}).get(name, ()))
+        candidates: Sequence[tuple[int, _Rule]] = self.names.get(name, ()) if self.names else ()
         if self.any_glob is not None and self.any_glob.fullmatch(name):
-            candidates += [one for one in self.globs if one[1].pattern.fullmatch(name)]
+            candidates = [*candidates, *(one for one in self.globs if one[1].pattern.fullmatch(name))]
         if self.any_path is not None:
             below = path[len(self.folder) + 1 :] if self.folder else path
             if self.any_path.fullmatch(below):
-                candidates += [one for one in self.paths if one[1].pattern.fullmatch(below)]
+                candidates = [*candidates, *(one for one in self.paths if one[1].pattern.fullmatch(below))]
         for number, rule in candidates:
             if number > best_number and (is_folder or not rule.needs_folder):
                 best, best_number = rule, number

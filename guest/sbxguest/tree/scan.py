@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from sbxguest.tree.report import code_of
 from sbxguest.tree.root import FOLDER_FLAGS, OWN_PREFIXES, Root, file_state, join, look, split, state_of
 
 _OPEN_LEVELS = 64
+# What `os.fsencode` asks for at each call.
+_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
 def _no_texts(_path: bytes, _fd: int) -> tuple[bytes, ...]:
@@ -100,8 +103,8 @@ class _Walk:
                 name = next(level.names, None)
                 if name is None:
                     _leave(levels)
-                else:
-                    yield from self._child(level, name, levels)
+                elif (record := self._child(level, name, levels)) is not None:
+                    yield record
         finally:
             for level in levels:
                 if level.fd >= 0:
@@ -129,7 +132,8 @@ class _Walk:
                 fd = inner
             look(name, fd)
             top = _Level(folder, fd, 0, iter(()), rules)
-            yield from self._child(top, name, levels)
+            if (record := self._child(top, name, levels)) is not None:
+                yield record
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as exc:
@@ -137,24 +141,22 @@ class _Walk:
         finally:
             os.close(fd)
 
-    def _child(self, level: _Level, name: bytes, levels: list[_Level]) -> Iterator[Record]:
+    def _child(self, level: _Level, name: bytes, levels: list[_Level]) -> Record | None:
         if name.startswith(OWN_PREFIXES):
-            return
+            return None
         path = join(level.path, name)
         if len(path) > MAX_PATH_BYTES:
-            yield Note(level.path, "bad_path")
-            return
+            return Note(level.path, "bad_path")
         try:
             if level.fd < 0:
                 raise FileNotFoundError
-            record = self._record(level, name, path, levels)
+            return self._record(level, name, path, levels)
         except FileNotFoundError:
-            record = Note(path, "vanished")
+            return Note(path, "vanished")
         except Unstable:
-            record = Note(path, "unstable")
+            return Note(path, "unstable")
         except OSError as exc:
-            record = Note(path, code_of(exc))
-        yield record
+            return Note(path, code_of(exc))
 
     def _record(self, level: _Level, name: bytes, path: bytes, levels: list[_Level]) -> Record:
         found = look(name, level.fd)
@@ -181,7 +183,7 @@ class _Walk:
     def _enter(self, path: bytes, fd: int, rules: Rules) -> _Level:
         try:
             inside = rules.inside(path, self._options.texts(path, fd))
-            names = sorted(map(os.fsencode, os.listdir(fd)))
+            names = sorted([name.encode(_ENCODING, _ERRORS) for name in os.listdir(fd)])
             return _Level(path, fd, os.fstat(fd).st_ino, iter(names), inside)
         except BaseException:
             os.close(fd)

@@ -23,7 +23,7 @@ _SETTLE_MAX_S = 0.1
 _RESCAN_S = 30.0
 # Without hints, changes are found by looking.
 _BLIND_RESCAN_S = 2.0
-_RESCAN_SHARE = 100
+_RESCAN_SHARE = 250
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 4.0
 # The control plane is asked less often than the sandbox.
