@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sbxtui.core.errors import StoreUnwritable
+    from sbxtui.services.awake import KeepAwake
+    from sbxtui.services.budgets import Budgets
     from sbxtui.services.cloudlogs import CloudLogs
+    from sbxtui.services.costs import Costs
     from sbxtui.services.defaults import LaunchDefaults
     from sbxtui.services.files import Files
     from sbxtui.services.forward.forwards import Forwards
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from sbxtui.services.jobs import Jobs
     from sbxtui.services.jobwatch import JobWatch
     from sbxtui.services.launch import Launcher
+    from sbxtui.services.lives import Lives
     from sbxtui.services.logs import Logs
     from sbxtui.services.metrics import Metrics
     from sbxtui.services.network import Networks
@@ -128,7 +132,47 @@ class Services:
         """Lists of sandboxes."""
         from sbxtui.services.inventory import Inventories
 
-        return Inventories(self.settings.home, self.planes, self.registry, self.reasons)
+        return Inventories(self.settings.home, self.planes, self.registry, self.reasons, self.lives)
+
+    @cached_property
+    def lives(self) -> Lives:
+        """The books of what sandboxes do."""
+        from sbxtui.services.lives import Lives
+
+        return Lives(self.planes, self.registry)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What sandboxes cost."""
+        from sbxtui.services.costs import Costs
+        from sbxtui.store.jobs import JobIndex
+
+        return Costs(self.planes, JobIndex(self.store))
+
+    @cached_property
+    def budgets(self) -> Budgets:
+        """What sandboxes may cost."""
+        from sbxtui.services.budgets import Budgets
+
+        return Budgets(
+            self.settings.home,
+            self.planes,
+            self.inventories,
+            self.sandboxes,
+            self.registry,
+            self.links,
+            self.events,
+            self.actor,
+        )
+
+    @cached_property
+    def keep_awake(self) -> KeepAwake:
+        """Sandboxes that are kept awake on purpose."""
+        from sbxtui.services.awake import KeepAwake
+
+        return KeepAwake(
+            self.settings.home, self.context, self.planes, self.guests, self.jobs, self.links, self.events, self.actor
+        )
 
     @cached_property
     def reasons(self) -> Reasons:

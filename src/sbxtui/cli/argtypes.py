@@ -90,3 +90,14 @@ def _variable_name(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
         raise argparse.ArgumentTypeError(f"`{name}` cannot name a variable: letters, digits and _, no digit first")
     return name
+
+
+def usd(text: str) -> float:
+    """An amount of money, more than nothing: `2.50`, `$2.50`."""
+    try:
+        found = float(text.removeprefix("$"))
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1_000_000:
+        raise argparse.ArgumentTypeError(f"`{text}` is no amount in USD, like 2.50")
+    return found

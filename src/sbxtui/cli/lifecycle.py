@@ -73,6 +73,7 @@ def options_of(args: Namespace, call: Call) -> CreateOptions:
         egress_connectors=connectors,
         ingress_connectors=tuple(args.ingress_connector),
         workdir=args.workdir,
+        budget_usd=args.budget,
     )
 
 

@@ -11,7 +11,8 @@ from sbxtui.cli.call import Call
 from sbxtui.cli.recovery import recover
 from sbxtui.core.documents import inspected_json, sandbox_json
 from sbxtui.core.filters import parse_filter, sort_sandboxes
-from sbxtui.core.model import Sandbox
+from sbxtui.core.life import Bill, bill_json
+from sbxtui.core.model import Context, Sandbox
 from sbxtui.services.inventory import Inventory
 
 
@@ -37,7 +38,8 @@ async def ps(call: Call) -> int:
     _report(call, inventory)
     found = [one for one in inventory.sandboxes if one.name == row.name]
     if call.out.is_json:
-        call.out.json(sandbox_json(found[0]) if found else None)
+        bills = await call.services.costs.of(call.services.context, found)
+        call.out.json({**sandbox_json(found[0]), **bill_json(bills[0])} if found else None)
     _print(call, show.SANDBOX_COLUMNS, [show.sandbox_row(one, is_wide=call.args.wide) for one in found], found)
     return inventory.error.exit_code if inventory.error else 0
 
@@ -62,7 +64,8 @@ async def _list(call: Call, *, all_contexts: bool, with_terminated: bool, filter
     shown = [one for one in matching if with_terminated or not one.state.is_gone]
     rows = sort_sandboxes(shown, sort)
     if call.out.is_json:
-        call.out.json([sandbox_json(one) for one in rows])
+        bills = await _bills(call, contexts, rows)
+        call.out.json([{**sandbox_json(one), **bill_json(bill)} for one, bill in zip(rows, bills, strict=True)])
     else:
         is_known = not any(one.error for one in inventories)
         _table(call, rows, with_context=all_contexts, empty=_nothing(filter_text) if is_known else "")
@@ -70,6 +73,15 @@ async def _list(call: Call, *, all_contexts: bool, with_terminated: bool, filter
         _report(call, inventory)
     _report_hidden(call, len(matching) - len(shown))
     return next((inventory.error.exit_code for inventory in inventories if inventory.error), 0)
+
+
+async def _bills(call: Call, contexts: Sequence[Context], rows: Sequence[Sandbox]) -> list[Bill]:
+    by_id: dict[tuple[str, str, str], Bill] = {}
+    for context in contexts:
+        own = [one for one in rows if one.context == context.name]
+        bills = await call.services.costs.of(context, own)
+        by_id |= {(one.context, one.id, one.name): bill for one, bill in zip(own, bills, strict=True)}
+    return [by_id[one.context, one.id, one.name] for one in rows]
 
 
 def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool, empty: str) -> None:

@@ -1,20 +1,48 @@
-"""The verbs that look: `logs`, `metrics`, `top`, `events`, `doctor`, with their flags."""
+"""The verbs that look (`logs metrics top events doctor`) and those about cost and life, with their flags."""
 
 from __future__ import annotations
 
 from sbxtui.cli.adder import Adder, Arguments
-from sbxtui.cli.argtypes import count, seconds
+from sbxtui.cli.argtypes import count, seconds, usd
 
 
 def add_seeing_verbs(add: Adder) -> None:
     """Add them."""
     _logs(add)
     _usage(add)
+    _costs(add)
 
 
 def _of_sandbox(parser: Arguments) -> Arguments:
     parser.add_argument("sandbox", metavar="SANDBOX", help="name, id, or unique prefix")
     return parser
+
+
+def _costs(add: Adder) -> None:
+    cost = add(
+        "cost",
+        "costs:cost",
+        "what sandboxes cost: an hour, so far, and at the end of their lives",
+        detail="What sandboxes cost, and what becomes of each by itself. For the local cloud: what AWS would charge.",
+    )
+    cost.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX", help="with its jobs; omitted: all")
+    cost.add_argument("--wide", action="store_true", help="show all of the table, wider than the terminal or not")
+    budget = _of_sandbox(add("budget", "costs:budget", "what a running sandbox may cost in all; without USD: tell"))
+    budget.add_argument("usd", nargs="?", type=usd, default=None, metavar="USD", help="for all of its life")
+    budget.add_argument("--terminate", action="store_true", help="end it when that is spent, instead of suspending it")
+    budget.add_argument("--clear", action="store_true", help="take the budget back")
+    awake = add(
+        "keep-awake",
+        "costs:keep_awake",
+        "keep a sandbox from falling asleep while a job runs, or until a time",
+        detail="The platform takes only traffic for activity: a silent job is suspended in the middle. Without "
+        "SANDBOX: those that are kept awake.",
+    )
+    awake.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX", help="name, id, or unique prefix")
+    awake.add_argument("--until", default="", metavar="job|TIME", help="while a job runs; or 2h, or 2026-01-31T12:00")
+    awake.add_argument("--deadline", type=seconds, default=0.0, metavar="S", help="in any case no longer (default: 8h)")
+    awake.add_argument("--budget", type=usd, default=None, metavar="USD", help="nor for more than this")
+    awake.add_argument("--stop", action="store_true", help="let it fall asleep again")
 
 
 def _logs(add: Adder) -> None:

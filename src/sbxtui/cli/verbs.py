@@ -12,6 +12,7 @@ from sbxtui.cli.argtypes import (
     path,
     seconds,
     some_seconds,
+    usd,
     variable,
 )
 from sbxtui.cli.forwardverbs import add_forward_verbs
@@ -67,6 +68,7 @@ def _create_flags(parser: Arguments) -> None:
         metavar="SECONDS",
         help="terminate after this long (at most 8 h)",
     )
+    add("--budget", type=usd, default=0.0, metavar="USD", help="live no longer than this pays for, even flat out")
     add("--egress", "-e", action="store_true", help="attach the egress connector of the settings or infra outputs")
     add("--egress-connector", action="append", default=[], metavar="ARN", help="attach this egress connector")
     add("--ingress-connector", action="append", default=[], metavar="ARN", help="attach this ingress connector")

@@ -199,7 +199,7 @@ class Sandbox:
     """A sandbox as a person sees it: its name here, its state there, and how old that knowledge is.
 
     `name` is empty for a machine of the account that no name points to (untracked). `seen_at` is when the
-    control plane said `state`.
+    control plane said `state`. `idle` and `max_duration_s` are as it was launched, None where it was without.
     """
 
     context: ContextName
@@ -214,6 +214,8 @@ class Sandbox:
     labels: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
     seen_at: datetime | None = None
+    idle: IdlePolicy | None = None
+    max_duration_s: int | None = None
 
     @property
     def has_old_guest(self) -> bool:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
 # The module that acts on the links of a kind.
-_CHILDREN = {"sync": "syncs", "forward": "forwards"}
+_CHILDREN = {"sync": "syncs", "forward": "forwards", "keep-awake": "awakes", "budget": "budgets"}
 # A face that starts the runner reserves its row a moment later.
 _PATIENCE_LOOKS = 10
 

@@ -26,6 +26,7 @@ from sbxtui.core.model import (
     SandboxState,
 )
 from sbxtui.home import Home
+from sbxtui.services.lives import Lives
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.reasons import ENDED, Reasons
 from sbxtui.store.registry import Registry
@@ -48,11 +49,12 @@ class Inventory:
 class Inventories:
     """Lists the sandboxes of contexts, live or as last seen."""
 
-    def __init__(self, home: Home, planes: ControlPlanes, registry: Registry, reasons: Reasons) -> None:
+    def __init__(self, home: Home, planes: ControlPlanes, registry: Registry, reasons: Reasons, lives: Lives) -> None:
         self._home = home
         self._planes = planes
         self._registry = registry
         self._reasons = reasons
+        self._lives = lives
 
     async def live(self, context: Context) -> Inventory:
         """Ask the control plane. When that fails, the tracked rows come back with state UNKNOWN and the error."""
@@ -69,6 +71,8 @@ class Inventories:
             return Inventory(context, tuple(_unseen(row) for row in rows), None, exc)
         seen_at = datetime.now(UTC)
         sandboxes = _joined(context, rows, listings, seen_at)
+        changed = await self._lives.note(context, rows, sandboxes, seen_at)
+        rows = [changed.get(row.name, row) for row in rows]
         inventory = Inventory(context, tuple(await self._with_reasons(context, plane, rows, sandboxes)), seen_at)
         await asyncio.to_thread(_save, self._cache_file(context), inventory)
         return inventory
@@ -154,6 +158,8 @@ def _sandbox(row: Registration, state: SandboxState, seen_at: datetime | None, r
         labels=row.labels,
         facts=row.facts,
         seen_at=seen_at,
+        idle=row.request.idle,
+        max_duration_s=row.request.max_duration_s,
     )
 
 

@@ -116,7 +116,7 @@ class Logs:
     async def _may_ask(self, row: Registration, *, is_asked: bool) -> bool:
         """Wait until asking the sandbox keeps it no more awake than it is; False when it has ended."""
         has_slept = is_asked
-        scale = await self._planes.time_scale(self._context)
+        scale = self._planes.time_scale(self._context)
         async with Listener(self._home) as bell:
             while True:
                 try:

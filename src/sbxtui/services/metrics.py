@@ -66,7 +66,7 @@ class Metrics:
     async def follow(self, row: Registration, *, interval_s: float) -> AsyncGenerator[Usage | None, None]:
         """What a sandbox uses, now and each `interval_s`; None for each time it was left alone to fall asleep."""
         yield await self.sample(row)
-        scale = await self._planes.time_scale(self._context)
+        scale = self._planes.time_scale(self._context)
         while True:
             await asyncio.sleep(interval_s)
             jobs = await self._jobs.known(row.context, row.id)
@@ -81,7 +81,7 @@ class Metrics:
         )
         by_id = {row.id: row for row in rows if row.id}
         tracked = [one for one in inventory.sandboxes if one.id in by_id and not one.state.is_gone]
-        scale = await self._planes.time_scale(self._context) if tracked else 1.0
+        scale = self._planes.time_scale(self._context) if tracked else 1.0
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def one(sandbox: Sandbox) -> SandboxUsage:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from sbxtui.control.api import ControlApi
 from sbxtui.core.errors import Conflict, UsageError
+from sbxtui.core.life import BUDGET
 from sbxtui.core.model import Context, ContextKind, IdlePolicy, ImageVersion, LaunchRequest
+from sbxtui.core.pricing import longest_s, prices_for, usd_text
 from sbxtui.core.sizing import check_cpus, check_memory_mib, check_network, check_role, sized_image_name
 from sbxtui.services.defaults import LaunchDefaults
 from sbxtui.services.images import active_version, image_arn
@@ -43,6 +45,7 @@ class CreateOptions:
     ingress_connectors: tuple[str, ...] = ()
     workdir: str = ""
     purpose: str = ""
+    budget_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class LaunchPlan:
     env: Mapping[str, str] = field(repr=False)
     workdir: str
     is_aws: bool
+    max_duration_s: int | None
     isolation: str = ""
 
     def request(self, name: str) -> LaunchRequest:
@@ -69,7 +73,7 @@ class LaunchPlan:
             image_version=self.version.version,
             execution_role_arn=self.role,
             idle=idle,
-            max_duration_s=options.max_duration_s or (_MAX_DURATION_S if self.is_aws else None),
+            max_duration_s=self.max_duration_s,
             ingress_connectors=options.ingress_connectors,
             egress_connectors=options.egress_connectors,
             # The platform refuses a payload for an image without the run hook.
@@ -80,6 +84,7 @@ class LaunchPlan:
         """What the row keeps. `launch` goes once the guest has it: a replay after a crash must give the same."""
         return {
             "purpose": self.options.purpose,
+            **({BUDGET: self.options.budget_usd} if self.options.budget_usd else {}),
             "network": self.network,
             "memory_mib": self.version.memory_mib,
             # Never the values: facts are shown to everybody.
@@ -114,17 +119,35 @@ async def plan_launch(
     workdir = options.workdir or (settings.workdir if "workdir" in settings.sources else "")
     if workdir and not workdir.startswith("/"):
         raise UsageError(f"the working folder `{workdir}` is no absolute path", hint="--workdir /work")
+    version = await _image_version(settings, defaults, plane, options)
     return LaunchPlan(
         options=options,
-        version=await _image_version(settings, defaults, plane, options),
+        version=version,
         role=options.role or defaults.role,
         network=network,
         env=env,
         workdir=workdir,
         is_aws=context.kind is ContextKind.AWS,
+        max_duration_s=_max_duration_s(context, version, options),
         # Nobody but our local cloud reads it.
         isolation=settings.isolation if context.kind is ContextKind.LOCAL else "",
     )
+
+
+def _max_duration_s(context: Context, version: ImageVersion, options: CreateOptions) -> int | None:
+    """How long it may live: what was asked for, and no longer than its budget lasts flat out, which is kept by the
+    platform whatever happens to this machine.
+    """
+    longest = options.max_duration_s or (_MAX_DURATION_S if context.kind is ContextKind.AWS else None)
+    if not options.budget_usd:
+        return longest
+    paid_s = longest_s(prices_for(context, version.memory_mib), options.budget_usd)
+    if paid_s < _MIN_IDLE_S:
+        raise UsageError(
+            f"{usd_text(options.budget_usd)} would not pay for a minute of this size, busy as it may be",
+            hint="a larger --budget, or a smaller --memory",
+        )
+    return min(paid_s, longest or _MAX_DURATION_S)
 
 
 async def _image_version(

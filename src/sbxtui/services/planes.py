@@ -117,9 +117,12 @@ class ControlPlanes:
             check_wish(wish)
         return cloud
 
-    async def time_scale(self, context: Context) -> float:
+    def time_scale(self, context: Context) -> float:
         """How much faster than the platform's the clock of a context's lifecycle windows runs: 1 but in tests."""
-        return (await self.local_cloud()).time_scale if context.kind is ContextKind.LOCAL else 1.0
+        if context.kind is not ContextKind.LOCAL:
+            return 1.0
+        cloud = find_local_cloud(self._settings.home)
+        return cloud.time_scale if cloud else self._settings.time_scale
 
     async def revive(self, context: Context) -> None:
         """Start the local cloud again where it died: who is in the middle of a command need not wait for another face.

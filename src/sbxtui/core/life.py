@@ -1,0 +1,224 @@
+"""How a sandbox has lived, and what becomes of it by itself and when. Pure.
+
+Of its states a home knows what its faces saw: a suspension that nobody watched counts as running until it was seen, so
+costs told are rather too high. All windows are the platform's; a local cloud that was made to run faster divides them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from sbxtui.core.jobs import Job
+from sbxtui.core.model import Context, ContextKind, IdlePolicy, Sandbox, SandboxState
+from sbxtui.core.pricing import Cost, Usage, cost_of, prices_for
+from sbxtui.core.text import iso
+
+# The fact of a row that holds a `Lived`.
+LIVED = "lived"
+BUDGET = "budget_usd"
+# How many minutes before the cap the last warning was.
+CAP_TOLD = "cap_told_min"
+CAP_WARNINGS_MIN = (15, 5)
+# The others last for moments, or are no states at all.
+_COUNTED = (SandboxState.RUNNING, SandboxState.SUSPENDED, SandboxState.TERMINATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """The times of a sandbox up to `since`, from when on it has been in `state`."""
+
+    state: SandboxState
+    since: datetime
+    running_s: float = 0.0
+    suspended_s: float = 0.0
+    suspends: int = 0
+    resumes: int = 0
+
+    @classmethod
+    def of(cls, facts: Mapping[str, object], created_at: datetime) -> Lived:
+        """Out of a row's facts; without any, it has been running since it was made."""
+        told = facts.get(LIVED)
+        if isinstance(told, dict):
+            try:
+                return cls(
+                    SandboxState(told["state"]),
+                    datetime.fromisoformat(told["since"]),
+                    float(told["running_s"]),
+                    float(told["suspended_s"]),
+                    int(told["suspends"]),
+                    int(told["resumes"]),
+                )
+            except (KeyError, ValueError, TypeError):
+                pass
+        return cls(SandboxState.RUNNING, created_at)
+
+    def as_fact(self) -> dict[str, object]:
+        """As a row's facts hold it."""
+        return {
+            "state": self.state.value,
+            "since": iso(self.since),
+            "running_s": round(self.running_s, 3),
+            "suspended_s": round(self.suspended_s, 3),
+            "suspends": self.suspends,
+            "resumes": self.resumes,
+        }
+
+    def seen(self, state: SandboxState, at: datetime) -> Lived:
+        """After a look at `at` found it in `state`; itself, if that is nothing new."""
+        if state not in _COUNTED or state is self.state:
+            return self
+        return replace(
+            self._until(at),
+            state=state,
+            since=at,
+            suspends=self.suspends + (state is SandboxState.SUSPENDED),
+            resumes=self.resumes + (state is SandboxState.RUNNING),
+        )
+
+    def usage(self, now: datetime, scale: float) -> Usage:
+        """All of it up to now, in the platform's seconds."""
+        total = self._until(now)
+        return Usage(total.running_s * scale, total.suspended_s * scale, self.suspends, self.resumes)
+
+    def _until(self, at: datetime) -> Lived:
+        span_s = max(0.0, (at - self.since).total_seconds())
+        if self.state is SandboxState.TERMINATED:
+            return self
+        if self.state is SandboxState.SUSPENDED:
+            return replace(self, suspended_s=self.suspended_s + span_s)
+        return replace(self, running_s=self.running_s + span_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What becomes of a sandbox by itself. None is: not as far as is known.
+
+    Attributes:
+        suspends_at: The earliest moment at which it may be suspended for being idle.
+        is_busy: A job runs in it, as far as this home knows. That alone keeps nothing awake.
+        deleted_at: When the platform ends it, suspended as it is.
+        ends_at: Its cap.
+    """
+
+    idle: IdlePolicy | None = None
+    is_busy: bool = False
+    suspends_at: datetime | None = None
+    deleted_at: datetime | None = None
+    ends_at: datetime | None = None
+
+    def left_s(self, now: datetime, scale: float = 1.0) -> float | None:
+        """The platform's seconds to the cap."""
+        return None if self.ends_at is None else max(0.0, (self.ends_at - now).total_seconds() * scale)
+
+
+def life_of(sandbox: Sandbox, jobs: Iterable[Job], *, scale: float = 1.0) -> Life:
+    """What becomes of a sandbox by itself, as far as its row and the jobs known here tell."""
+    idle = sandbox.idle
+    ends_at = None
+    if sandbox.max_duration_s:
+        ends_at = sandbox.created_at + timedelta(seconds=sandbox.max_duration_s / scale)
+    lived = Lived.of(sandbox.facts, sandbox.created_at)
+    if sandbox.state is SandboxState.SUSPENDED and idle is not None:
+        since = lived.since if lived.state is SandboxState.SUSPENDED else (sandbox.seen_at or datetime.now(UTC))
+        deleted_at = since + timedelta(seconds=idle.suspended_s / scale)
+        return Life(idle, False, None, min(filter(None, (deleted_at, ends_at))), ends_at)
+    if sandbox.state is not SandboxState.RUNNING:
+        return Life(idle, ends_at=None if sandbox.state.is_gone else ends_at)
+    own = [job for job in jobs if job.sandbox_id == sandbox.id]
+    is_busy = any(not job.is_over for job in own)
+    if idle is None:
+        return Life(None, is_busy, ends_at=ends_at)
+    active_at = max([lived.since, sandbox.created_at, *(job.ended_at or job.created_at for job in own)])
+    return Life(idle, is_busy, active_at + timedelta(seconds=idle.max_idle_s / scale), None, ends_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """A sandbox with what it costs and what becomes of it. `is_paid` is false where it is what AWS would charge.
+
+    `running_h` is what an hour costs while it runs, in USD.
+    """
+
+    sandbox: Sandbox
+    life: Life
+    cost: Cost
+    is_paid: bool
+    running_h: float
+    budget_usd: float | None = None
+
+
+def bill_of(context: Context, sandbox: Sandbox, jobs: Iterable[Job], now: datetime, *, scale: float = 1.0) -> Bill:
+    """What a sandbox has cost so far and goes on to cost; `jobs` are those known of it."""
+    life = life_of(sandbox, jobs, scale=scale)
+    memory = sandbox.facts.get("memory_mib")
+    prices = prices_for(context, memory if isinstance(memory, int) else 0)
+    usage = Lived.of(sandbox.facts, sandbox.created_at).usage(now, scale)
+    left_s = None if sandbox.state.is_gone else life.left_s(now, scale)
+    cost = cost_of(prices, usage, sandbox.state, left_s=left_s)
+    budget = sandbox.facts.get(BUDGET)
+    is_paid = context.kind is ContextKind.AWS and not context.endpoint_url
+    return Bill(
+        sandbox, life, cost, is_paid, prices.running_h, float(budget) if isinstance(budget, int | float) else None
+    )
+
+
+def cap_warning(life: Life, sandbox: Sandbox, now: datetime, scale: float) -> tuple[int, dict[str, object]] | None:
+    """How many minutes there are to the cap, and what to say of it, where that was not said yet; else None."""
+    left_s = life.left_s(now, scale)
+    if left_s is None or life.ends_at is None or sandbox.state.is_gone:
+        return None
+    told = sandbox.facts.get(CAP_TOLD)
+    due = [minutes for minutes in CAP_WARNINGS_MIN if left_s <= 60 * minutes]
+    if not due or (isinstance(told, int) and told <= min(due)):
+        return None
+    hint = f"sbx cp -r {sandbox.name}:{sandbox.facts.get('workdir') or '/work'} . saves its files"
+    return min(due), {"ends_at": iso(life.ends_at), "hint": hint}
+
+
+def bill_json(bill: Bill) -> dict[str, object]:
+    """The cost and the life of a sandbox as scripts see them. `paid` is false for the local cloud: see `is_paid`."""
+    life, cost = bill.life, bill.cost
+    return {
+        "cost": {
+            "usd_per_hour": round(cost.per_hour, 6),
+            "usd_so_far": round(cost.so_far, 6),
+            "usd_at_cap": None if cost.at_cap is None else round(cost.at_cap, 6),
+            "budget_usd": bill.budget_usd,
+            "estimate": cost.is_estimate,
+            "paid": bill.is_paid,
+        },
+        "life": {
+            "idle_s": life.idle.max_idle_s if life.idle else None,
+            "busy": life.is_busy,
+            "suspends_at": _iso(life.suspends_at),
+            "deleted_at": _iso(life.deleted_at),
+            "ends_at": _iso(life.ends_at),
+        },
+    }
+
+
+def life_words(life: Life, now: datetime) -> str:
+    """What becomes of a sandbox by itself, for people; empty where nothing does."""
+    parts = []
+    if life.suspends_at is not None:
+        due = "any moment" if life.suspends_at <= now else f"in {_span(life.suspends_at - now)} at the earliest"
+        parts.append(f"suspended for being idle {due}" + ", though a job runs" * life.is_busy)
+    if life.deleted_at is not None:
+        parts.append(f"deleted in {_span(life.deleted_at - now)} unless it is resumed")
+    if life.ends_at is not None and life.ends_at != life.deleted_at:
+        parts.append(f"ends in {_span(life.ends_at - now)}, whatever it does")
+    return "; ".join(parts)
+
+
+def _span(delta: timedelta) -> str:
+    seconds = max(0, int(delta.total_seconds()))
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes = seconds // 60
+    return f"{minutes}m" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}m"
+
+
+def _iso(instant: datetime | None) -> str | None:
+    return iso(instant) if instant else None
