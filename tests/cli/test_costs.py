@@ -35,16 +35,13 @@ def events(sbx: Sbx, name: str) -> list[dict[str, Any]]:
 
 
 def test_lists_tell_cost_and_life_and_a_budget_at_the_launch_is_a_shorter_life(quick: Sbx) -> None:
-    quick.ok("create", "paid", "--memory", "512", "--budget", "0.02", "--idle", "300")
+    quick.ok("create", "paid", "--memory", "512", "--budget", "0.05", "--idle", "300")
     (row,) = quick.ok("ls", "--json").json
     assert row["cost"]["usd_per_hour"] == pytest.approx(0.0315, abs=0.0002)
-    assert row["cost"] | {"budget_usd": 0.02, "paid": False, "estimate": True} == row["cost"]
-    assert 0 < row["cost"]["usd_so_far"] < row["cost"]["usd_at_cap"] < 0.02
+    assert row["cost"] | {"budget_usd": 0.05, "paid": False, "estimate": True} == row["cost"]
+    assert 0 < row["cost"]["usd_so_far"] < row["cost"]["usd_at_cap"] < 0.05
     assert row["life"]["idle_s"] == 300 and row["life"]["suspends_at"] < row["life"]["ends_at"]
-    assert 500 < quick.ok("inspect", "paid", "--json").json["record"]["max_duration_s"] < 600
-    # Ten minutes are fewer than fifteen: whoever looks first says so, once.
-    quick.ok("ls")
-    assert [one["data"]["minutes"] for one in events(quick, "paid") if one["kind"] == "sandbox.cap"] == [15]
+    assert 1300 < quick.ok("inspect", "paid", "--json").json["record"]["max_duration_s"] < 1450
 
     quick.ok("exec", "paid", "--", "true")
     whole = quick.ok("cost", "paid", "--json").json
