@@ -18,6 +18,16 @@ from pathlib import Path
 Row = tuple[str, str, str]
 
 SBX = (sys.executable, "-m", "sbxtui")
+# Starts the command from a process that is small: a program's peak memory begins with that of the one that started it.
+_STARTER = """
+import os, sys, time
+os.set_inheritable(int(sys.argv[1]), False)
+began = time.perf_counter()
+pid = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+took = time.perf_counter() - began
+os.write(int(sys.argv[1]), f"{took} {usage.ru_maxrss} {os.waitstatus_to_exitcode(status)}".encode())
+"""
 _FOREIGN = ("SBX_", "AGENT_SANDBOX_", "AWS_", "PYTHONDONTWRITEBYTECODE")
 
 
@@ -70,17 +80,29 @@ def run_child(command: Sequence[str], *, env: Mapping[str, str] | None = None, c
         RuntimeError: It ended with another code than 0; the message has its last words.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        began = time.perf_counter()
-        child = subprocess.Popen(command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        _, status, usage = os.wait4(child.pid, 0)
-        duration_s = time.perf_counter() - began
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode != 0:
+        told, tell = os.pipe()
+        starter = [sys.executable, "-I", "-S", "-c", _STARTER, str(tell), *command]
+        with open(told, "rb") as report:  # noqa: PTH123 - a descriptor
+            try:
+                subprocess.run(
+                    starter,
+                    env=env,
+                    cwd=cwd,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    pass_fds=[tell],
+                    check=False,
+                )
+            finally:
+                os.close(tell)
+            duration_s, peak_kib, code = report.read().split() or (b"0", b"0", b"-1")
+        if code != b"0":
             err.seek(0)
             words = err.read()[-800:].decode(errors="replace")
-            raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}: {words}")
+            raise RuntimeError(f"{' '.join(command)} ended with {int(code)}: {words}")
         out.seek(0)
-        return Ended(duration_s, usage.ru_maxrss * 1024, out.read())
+        return Ended(float(duration_s), int(peak_kib) * 1024, out.read())
 
 
 def interleaved(*sides: Callable[[], float], rounds: int) -> list[float]:
