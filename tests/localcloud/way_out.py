@@ -19,6 +19,7 @@ from sbxtui.core.egress import NetworkPolicy, parse_network
 from sbxtui.core.hosts import Address
 from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.egress.conversation import Conversation, Patience, Ways
+from sbxtui.localcloud.egress.detour import Detour
 from sbxtui.localcloud.egress.dialing import LOOPBACK, Streams, connect_directly
 from sbxtui.localcloud.egress.log import NetworkLog
 from sbxtui.localcloud.egress.secrets import SecretBook
@@ -46,6 +47,7 @@ class WayOut:
     conversations: list[Conversation] = field(default_factory=list)
     secrets: SecretBook = field(default_factory=SecretBook)
     trust: Callable[[], ssl.SSLContext] = system_trust
+    detour: Detour = field(default_factory=Detour)
     port: int = 0
 
     async def resolve(self, host: str) -> Sequence[Address]:
@@ -66,7 +68,9 @@ class WayOut:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a program."""
-        conversation = Conversation(self, Ways(self.resolve, self.connect, self.patience, self.trust), (reader, writer))
+        conversation = Conversation(
+            self, Ways(self.resolve, self.connect, self.patience, self.trust, self.detour), (reader, writer)
+        )
         self.conversations.append(conversation)
         await conversation.serve()
 

@@ -54,9 +54,11 @@ class NetworkPolicy:
 
     def allows(self, host: str, port: int) -> bool:
         """Whether a sandbox may ask for a normal host and a port; what it resolves to is checked apart from that."""
-        if any(rule.covers(host, port) for rule in self.rules):
-            return True
-        return self.is_internet and host != THIS_MACHINE
+        return self.names(host, port) or (self.is_internet and host != THIS_MACHINE)
+
+    def names(self, host: str, port: int) -> bool:
+        """Whether a rule is about them, so that somebody chose them."""
+        return any(rule.covers(host, port) for rule in self.rules)
 
     def plus(self, words: Iterable[str]) -> NetworkPolicy:
         """With more rules.

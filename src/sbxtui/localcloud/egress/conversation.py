@@ -19,6 +19,7 @@ from sbxtui.core.heads import BadMessage, Head
 from sbxtui.core.hosts import THIS_MACHINE, as_address, authority, why_not_public
 from sbxtui.localcloud.duplex import TwoWay
 from sbxtui.localcloud.egress.asking import Asked, answer_head, read_opened, read_request
+from sbxtui.localcloud.egress.detour import Detour, HostProxy, connected_to, fetched_by, host_to_name, tunnelled
 from sbxtui.localcloud.egress.dialing import (
     Connect,
     Forbidden,
@@ -80,12 +81,13 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How names are looked up and addresses dialled, and whom to trust where TLS is ours."""
+    """How names are looked up and addresses dialled, whom to trust where TLS is ours, and where a proxy is needed."""
 
     resolve: Resolve
     connect: Connect
     patience: Patience = field(default_factory=Patience)
     trust: Callable[[], ssl.SSLContext] = system_trust
+    detour: Detour = field(default_factory=Detour)
 
 
 class Refusal(Exception):
@@ -109,6 +111,8 @@ class Conversation:
         self._ways = ways
         self._source = Source(reader)
         self._upstream: TwoWay | None = None
+        # Of this machine, while it is to fetch what is asked.
+        self._proxy: HostProxy | None = None
         self.asked: Asked | None = None
         self._writer.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
 
@@ -145,6 +149,7 @@ class Conversation:
             raise _not_public(asked)
         if not self._rules.policy.allows(asked.host, asked.port):
             raise self._not_allowed(asked)
+        self._proxy = self._ways.detour.proxy_for(asked.host, is_tunnel=asked.is_tunnel)
         self._upstream, address = await self._dial(asked)
         # It may have changed while the name was looked up.
         if not self._rules.policy.allows(asked.host, asked.port):
@@ -170,11 +175,14 @@ class Conversation:
     async def _dial(self, asked: Asked) -> tuple[TwoWay, str]:
         patience = self._ways.patience
         try:
-            async with asyncio.timeout(patience.lookup_s):
-                addresses = await checked_addresses(asked.host, self._ways.resolve)
-            async with asyncio.timeout(patience.dial_s):
-                duplex, address = await first_connection(addresses, asked.port, self._ways.connect)
-            return duplex, str(address)
+            async with asyncio.timeout(patience.lookup_s + patience.dial_s):
+                if self._proxy is not None:
+                    return await self._dial_proxy(asked, self._proxy)
+                async with asyncio.timeout(patience.lookup_s):
+                    addresses = await checked_addresses(asked.host, self._ways.resolve)
+                async with asyncio.timeout(patience.dial_s):
+                    duplex, address = await first_connection(addresses, asked.port, self._ways.connect)
+                return duplex, str(address)
         except Forbidden as exc:
             raise _not_public(asked) from exc
         except Unreached as exc:
@@ -183,6 +191,16 @@ class Conversation:
         except TimeoutError:
             words = f"{_place(asked)} does not answer in time"
             raise Refusal(504, "timed_out", words, "try again later", "failed") from None
+
+    async def _dial_proxy(self, asked: Asked, proxy: HostProxy) -> tuple[TwoWay, str]:
+        """By the proxy this machine needs. What it is to fetch itself is asked of it with the whole address."""
+        is_named = self._rules.policy.names(asked.host, asked.port)
+        host = await host_to_name(asked.host, self._ways.resolve, is_named=is_named)
+        told = f"{host} by this machine's proxy"
+        if not asked.is_tunnel and is_named:
+            return await connected_to(proxy), told
+        self._proxy = None
+        return await tunnelled(proxy, host, asked.port), told
 
     # Relaying
 
@@ -255,6 +273,8 @@ class Conversation:
         try:
             swap = self._with_secrets(asked)
             mask, request = Mask(swap.needles), swap.request
+            if self._proxy is not None:
+                request = fetched_by(self._proxy, request, _place(asked))
             sink = MaskedWriter(self._writer, mask)
             async with _silence(self._ways.patience.answer_s) as touch:
                 await Exchange(

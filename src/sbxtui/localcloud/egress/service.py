@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
+from urllib.request import getproxies_environment
 
 from sbxtui.core.egress import NetworkPolicy, parse_network
 from sbxtui.core.errors import UsageError
 from sbxtui.localcloud import faults
 from sbxtui.localcloud.egress.conversation import Ways
+from sbxtui.localcloud.egress.detour import Detour
 from sbxtui.localcloud.egress.dialing import Lookup, connect_directly
 from sbxtui.localcloud.egress.gateway import Gateway
 from sbxtui.localcloud.egress.keeping import SecretKeeping, described
@@ -33,8 +35,8 @@ class _Member:
 
 
 def usual_ways() -> Ways:
-    """The system's resolver and plain TCP, for one sandbox."""
-    return Ways(Lookup(), connect_directly)
+    """The system's resolver, and plain TCP or the proxy that the usual variables name, for one sandbox."""
+    return Ways(Lookup(), connect_directly, detour=Detour(getproxies_environment()))
 
 
 class Egress:
