@@ -37,6 +37,7 @@ ENVIRONMENT_READERS = {
 # `except Exception` at process boundaries: what gets here is logged or shown, and the process lives on.
 CATCH_ALLS = {
     "src/sbxtui/cli/main.py": "the CLI's outermost frame turns anything into an error for people",
+    "src/sbxtui/mcp_server/selftest.py": "whatever keeps a server from answering is what is looked for",
     "src/sbxtui/mcp_server/running.py": "a tool call that meets a fault of ours is answered, and the server lives on",
     "src/sbxtui/core/threads.py": "a thread's outermost frame hands the error to the task that waits for it",
     "src/sbxtui/runner/serving.py": "one link that fails must not keep the others from being acted on",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
-from sbxtui.core.text import iso
+from sbxtui.core.documents import image_json
 
 
 async def ls(call: Call) -> int:
@@ -12,19 +12,7 @@ async def ls(call: Call) -> int:
     plane = await call.services.planes.open(call.services.context)
     images = await (plane.managed_images() if call.args.managed else plane.images())
     if call.out.is_json:
-        call.out.json(
-            [
-                {
-                    "name": one.name,
-                    "arn": one.arn,
-                    "state": one.state,
-                    "version": one.latest_version or None,
-                    "managed": one.is_managed,
-                    "created_at": iso(one.created_at) if one.created_at else None,
-                }
-                for one in images
-            ]
-        )
+        call.out.json([image_json(one) for one in images])
     call.out.table(
         ("NAME", "STATE", "VERSION", "ARN"),
         [(one.name, one.state, one.latest_version or "-", one.arn) for one in images],

@@ -8,6 +8,7 @@ from sbxtui.cli.adder import Adder
 
 _VERBS = frozenset({"serve", "config", "doctor"})
 _FLAG = "--mcp"
+_CLIENTS = "claude-code, claude-desktop, cursor, vscode, windsurf, goose, codex, pi or generic"
 
 
 def with_serve(words: Sequence[str], verb: int | None) -> list[str]:
@@ -34,3 +35,9 @@ def add_mcp_verbs(add: Adder) -> None:
     flag("--toolsets", default="", metavar="LIST", help="core, files, observe, images, links or all (default: all)")
     flag("--tools", default="", metavar="LIST", help="only these tools, and those of --toolsets")
     flag("--read-only", action="store_true", help="only tools that change nothing")
+    config = verbs("config", "mcp:config", "print what a client's configuration needs, or write it there")
+    config.add_argument("--write", action="store_true", help="put it into the client's file; keeps a copy of it")
+    doctor = verbs("doctor", "mcp:doctor", "start a server as a client would, and tell how it is")
+    for parser in (config, doctor):
+        parser.add_argument("--client", default="", metavar="CLIENT", help=_CLIENTS)
+        parser.add_argument("--scope", default="", choices=["user", "project"], help="whose file (default: yours)")

@@ -12,8 +12,6 @@ from sbxtui.core.model import Event
 from sbxtui.services.activity import follow_events
 from sbxtui.services.doctor import Patient, examine
 
-_MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
-
 
 async def events(call: Call) -> int:
     """Who did what; with `--follow`, as it happens."""
@@ -46,15 +44,7 @@ async def doctor(call: Call) -> int:
         context=lambda: services.context,
     )
     checks = await examine(patient)
-    if call.out.is_json:
-        call.out.json(
-            [{"name": one.name, "status": one.status, "words": one.words, "hint": one.hint} for one in checks]
-        )
-    for one in checks:
-        call.out.line(f"{_MARKS[one.status]}  {one.name:<12} {one.words}")
-        if one.hint:
-            call.out.line(f"      {'':<12} hint: {one.hint}")
-    return 1 if any(one.status == "fail" for one in checks) else 0
+    return show.checks(call.out, checks)
 
 
 async def _subject(call: Call) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from sbxtui.cli.fitting import GAP, Cut, padded
 from sbxtui.cli.output import Output
@@ -13,8 +14,12 @@ from sbxtui.core.model import Event, Sandbox
 from sbxtui.core.text import harmless_line, reason_words, short_age
 from sbxtui.services.targets import Outcome
 
+if TYPE_CHECKING:
+    from sbxtui.services.doctor import Check
+
 JOB_COLUMNS = ("JOB", "SANDBOX", "STATE", "AGE", "BY", "COMMAND")
 _SHORT_ID = 12
+_MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _REASON_WIDTH = 60
 _WIDE_REASON = 1000
 SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ISOLATION", "ID")
@@ -67,6 +72,17 @@ def job_row(job: Job) -> tuple[str, ...]:
     state = job.state.value + (f" ({job.exit.exit_code})" if job.exit else "")
     age = short_age(datetime.now(UTC) - job.created_at)
     return job.id[:_SHORT_ID], job.sandbox or "-", state, age, job.actor or "-", job.command
+
+
+def checks(out: Output, found: Sequence[Check]) -> int:
+    """Show findings about this machine; the exit code is 1 when something is broken."""
+    if out.is_json:
+        out.json([{"name": one.name, "status": one.status, "words": one.words, "hint": one.hint} for one in found])
+    for one in found:
+        out.line(f"{_MARKS[one.status]}  {one.name:<12} {one.words}")
+        if one.hint:
+            out.line(f"      {'':<12} hint: {one.hint}")
+    return 1 if any(one.status == "fail" for one in found) else 0
 
 
 def outcomes(out: Output, results: Sequence[Outcome]) -> int:

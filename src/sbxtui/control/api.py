@@ -204,6 +204,15 @@ class ControlApi:
         answer = await self._call("GetMicrovmImageVersion", parameters, kind="image", target=f"{arn} {version}")
         return self._read(decode.image_version, answer)
 
+    async def delete_image(self, arn: str) -> None:
+        """Delete an image of the account.
+
+        Raises:
+            ImageNotFound: There is none. Conflict: It is in use. UsageError: That is no image ARN.
+        """
+        _check_image_arn(arn)
+        await self._call("DeleteMicrovmImage", {"imageIdentifier": arn}, kind="image", target=arn)
+
     async def caller_account(self) -> str:
         """The account the credentials belong to, asked now; the local cloud's is known without asking.
 

@@ -25,6 +25,7 @@ _WORDS = {
     "ListMicrovmImageVersions": "list versions of image",
     "ListManagedMicrovmImageVersions": "list versions of managed image",
     "GetMicrovmImageVersion": "look up a version of image",
+    "DeleteMicrovmImage": "delete image",
     "GetCallerIdentity": "ask whose credentials these are",
     "DescribeLogStreams": "list the streams of log group",
     "GetLogEvents": "read log group",

@@ -9,6 +9,7 @@ from sbxtui.core.model import (
     ExecResult,
     FileInfo,
     IdlePolicy,
+    Image,
     Registration,
     Sandbox,
     SandboxRecord,
@@ -177,3 +178,15 @@ def usage_json(usage: Usage) -> dict[str, object]:
     """A sample as scripts see it: bytes, seconds, percent; null is unknown."""
     fields = {name: getattr(usage, name) for name in Usage.__slots__ if name != "at"}
     return {"at": iso(usage.at), **fields, "memory_percent": usage.memory_percent}
+
+
+def image_json(image: Image) -> dict[str, object]:
+    """An image as scripts see it."""
+    return {
+        "name": image.name,
+        "arn": image.arn,
+        "state": image.state,
+        "version": image.latest_version or None,
+        "managed": image.is_managed,
+        "created_at": iso(image.created_at) if image.created_at else None,
+    }

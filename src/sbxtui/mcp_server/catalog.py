@@ -8,8 +8,10 @@ from sbxtui.mcp_server import (
     tools_exec,
     tools_fs,
     tools_hostcopy,
+    tools_images,
     tools_lifecycle,
     tools_links,
+    tools_logs,
     tools_metrics,
     tools_runtime,
     tools_sessions,
@@ -24,8 +26,10 @@ TOOLS: tuple[Tool, ...] = (
     *tools_sessions.TOOLS,
     *tools_fs.TOOLS,
     *tools_hostcopy.TOOLS,
+    *tools_logs.TOOLS,
     *tools_metrics.TOOLS,
     *tools_events.TOOLS,
+    *tools_images.TOOLS,
     *tools_links.TOOLS,
 )
 _ALL = "all"

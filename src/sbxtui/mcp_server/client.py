@@ -18,6 +18,12 @@ _FORM: dict[str, Any] = {
 }
 
 
+def name_of(context: ServerRequestContext[Any, Any]) -> str:
+    """What a client calls itself; empty when it does not say."""
+    told = context.session.client_params
+    return told.client_info.name if told is not None else ""
+
+
 class QuestionAsked(Exception):
     """The person behind the client has to answer first."""
 
@@ -42,8 +48,7 @@ class RequestClient:
     @property
     def name(self) -> str:
         """What it calls itself; empty when it does not say."""
-        told = self._context.session.client_params
-        return told.client_info.name if told is not None else ""
+        return name_of(self._context)
 
     def close(self) -> None:
         """The request is over."""

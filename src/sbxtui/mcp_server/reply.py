@@ -28,11 +28,7 @@ _SMALLEST_BYTES = 512
 
 OUTPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {
-        "ok": {"type": "boolean"},
-        "data": {"type": "object"},
-        "warnings": {"type": "array", "items": {"type": "string"}},
-    },
+    "properties": {"ok": {"type": "boolean"}, "data": {"type": "object"}},
     "required": ["ok", "data"],
 }
 

@@ -43,8 +43,3 @@ class Tool:
     run: Run
     params: tuple[Param, ...] = ()
     reaches_out: bool = False
-
-    @property
-    def title(self) -> str:
-        """Its name for people."""
-        return self.name.replace("_", " ").capitalize()

@@ -114,15 +114,17 @@ async def _tick(call: Call, words: str) -> None:
 _NEW_NAME = Param("name", help="What to call it: a-z, 0-9 and -; made up if left out")
 _ONE_OR_ALL = Param("name", help="One sandbox; all if left out")
 
+CREATE = Tool(
+    "sandbox_create",
+    Toolset.CORE,
+    Effect.ADDS,
+    "Make a sandbox and wait until it answers. It lives until sandbox_remove, also when this client is gone.",
+    create,
+    (_NEW_NAME, *CREATE_PARAMS, Param("workdir", help="Working folder of commands (/work)")),
+)
+
 TOOLS = (
-    Tool(
-        "sandbox_create",
-        Toolset.CORE,
-        Effect.ADDS,
-        "Make a sandbox and wait until it answers. It lives until sandbox_remove, also when this client is gone.",
-        create,
-        (_NEW_NAME, *CREATE_PARAMS, Param("workdir", help="Working folder of commands (/work)")),
-    ),
+    CREATE,
     Tool("sandbox_start", Toolset.CORE, Effect.SETS, "Resume a suspended sandbox.", start, (common.NAME,)),
     Tool(
         "sandbox_list",

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from sbxtui._version import __version__
 from sbxtui.core.model import MEMORY_SIZES_MIB, VCPUS_BY_MEMORY_MIB, ContextKind
 from sbxtui.mcp_server.call import Call
+from sbxtui.mcp_server.facts import checks, runtime_facts
 from sbxtui.mcp_server.reply import Reply
 from sbxtui.mcp_server.tool import Effect, Tool, Toolset
-from sbxtui.services.doctor import Check, Patient, examine
 from sbxtui.services.network import has_own_network
 
 
 async def check(call: Call) -> Reply:
     """What works, what does not, and what to do about it."""
-    checks = await _checks(call)
-    return Reply(
-        {
-            "version": __version__,
-            "context": call.services.context.name,
-            "works": not any(one.status == "fail" for one in checks),
-            "checks": [
-                {"name": one.name, "status": one.status, "words": one.words, **({"hint": one.hint} if one.hint else {})}
-                for one in checks
-            ],
-        }
-    )
+    return Reply(await runtime_facts(call.services))
 
 
 async def install(call: Call) -> Reply:
@@ -35,7 +23,7 @@ async def install(call: Call) -> Reply:
         steps = ["nothing has to be set up: the local cloud starts by itself", "stronger isolation: sbx local setup"]
     else:
         steps = ["sbx infra init", "sbx infra preview", "sbx infra up"]
-    missing = [one for one in await _checks(call) if one.status != "ok"]
+    missing = [one for one in await checks(call.services) if one.status != "ok"]
     told = [{"name": one.name, "words": one.words, "hint": one.hint} for one in missing]
     return Reply({"installed": not any(one.status == "fail" for one in missing), "steps": steps, "missing": told})
 
@@ -56,18 +44,6 @@ async def capabilities(call: Call) -> Reply:
             "default_timeout_ms": call.settings.mcp_default_timeout_ms,
             "max_output_bytes": call.settings.mcp_max_output_bytes,
         }
-    )
-
-
-async def _checks(call: Call) -> list[Check]:
-    services = call.services
-    return await examine(
-        Patient(
-            call.settings,
-            registry=lambda: services.registry,
-            planes=lambda: services.planes,
-            context=lambda: services.context,
-        )
     )
 
 
