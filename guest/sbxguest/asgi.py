@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from sbxguest.app import Disconnected, LastPiece, Receive, Request, Response, Route, Send, WireError, error_response
 from sbxguest.router import Router
-from sbxguest.sockets import SocketRoute, WebSocket
+from sbxguest.sockets import DIRECT, SocketRoute, WebSocket
 from sbxguest.state import Guest
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class App:
         )
         with contextlib.suppress(Disconnected):
             if is_socket:
-                await self._serve_socket(request, WebSocket(receive, send))
+                await self._serve_socket(request, WebSocket(receive, send, scope["extensions"][DIRECT]))
             else:
                 await _send(await self._answer(request), request, send)
 

@@ -152,10 +152,9 @@ def _server(app: App) -> _Server:
 
 
 def _websocket_protocol(**kwargs: Any) -> asyncio.Protocol:
-    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+    from sbxguest.directsocket import DirectSocket
 
-    protocol: asyncio.Protocol = WebSocketsSansIOProtocol(**kwargs)
-    return protocol
+    return DirectSocket(**kwargs)
 
 
 def _stop() -> None:

@@ -5,14 +5,37 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from sbxguest.app import Disconnected, Receive, Request, Response, Send
 
+# Names the server's side of a connection among the extensions of its scope.
+DIRECT = "sbx.direct"
+
+
+class Direct(Protocol):
+    """The server's side of a connection, for a handler that takes messages as they come."""
+
+    def listen(self, on_message: Callable[[bytes], None] | None, on_paused: Callable[[bool], None] | None) -> None:
+        """Hand each binary message over, and say whether what is written waits; None: no more. Neither may raise."""
+        ...
+
+    def write_message(self, data: bytes) -> None:
+        """Send one at once, or keep it."""
+        ...
+
 
 class WebSocket:
-    """One connection; the App closes it when its handler returns."""
+    """One connection; the App closes it when its handler returns.
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    Args:
+        receive: Of ASGI.
+        send: Of ASGI.
+        direct: The same connection, for a handler that takes messages as they come; `receive` then tells its end.
+    """
+
+    def __init__(self, receive: Receive, send: Send, direct: Direct) -> None:
+        self.direct = direct
         self._receive = receive
         self._send = send
         self.is_accepted = False

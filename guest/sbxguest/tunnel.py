@@ -8,13 +8,13 @@ kept for a while of running time, with its sockets: what was under way goes on w
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 import re
 from collections.abc import Collection
 
-from sbxguest.app import Disconnected, Request, WireError
+from sbxguest.app import Request, WireError
+from sbxguest.mux.carrier import Carrier
 from sbxguest.mux.frames import FAILED, FORBIDDEN, MAX_STREAMS, NOT_LISTENING, TOO_MANY
 from sbxguest.mux.mux import Mux
 from sbxguest.mux.pipe import Pipe
@@ -128,7 +128,6 @@ class _Tunnel:
         """Pass frames both ways until the connection ends, or another takes over."""
         if epoch != self.epoch:
             return
-        self.mux.link()
         self._serving = serving = asyncio.create_task(self._pass_frames(socket))
         # Cancelling it is how another connection takes over.
         await asyncio.wait([serving])
@@ -136,25 +135,30 @@ class _Tunnel:
             self.mux.unlink()
 
     async def _pass_frames(self, socket: WebSocket) -> None:
-        tasks = [asyncio.create_task(work) for work in (self._send(socket), self._hear(socket))]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        loop, direct = asyncio.get_running_loop(), socket.direct
+        garbled: asyncio.Future[str] = loop.create_future()
+        carrier = Carrier(self.mux, direct.write_message)
 
-    async def _send(self, socket: WebSocket) -> None:
-        with contextlib.suppress(Disconnected):
-            while True:
-                await socket.send(await self.mux.next_message())
-
-    async def _hear(self, socket: WebSocket) -> None:
-        try:
-            while (message := await socket.receive()) is not None:
+        def take(message: bytes) -> None:
+            try:
                 self.mux.receive(message)
-        except BadFrame as exc:
-            await socket.close(_CLOSE_GARBLED, str(exc)[:100])
+            except BadFrame as exc:
+                if not garbled.done():
+                    garbled.set_result(str(exc))
+
+        self.mux.link()
+        direct.listen(take, carrier.hold)
+        gone = asyncio.create_task(_until_gone(socket))
+        ends: list[asyncio.Future[None] | asyncio.Future[str]] = [gone, garbled]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            direct.listen(None, None)
+            carrier.close()
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+        if garbled.done():
+            await socket.close(_CLOSE_GARBLED, garbled.result()[:100])
 
     def _open(self, stream: Stream) -> None:
         if stream.port in self._own_ports:
@@ -194,6 +198,11 @@ class _Tunnel:
                 continue
             return None
         return first
+
+
+async def _until_gone(socket: WebSocket) -> None:
+    while await socket.receive() is not None:
+        pass
 
 
 class _GuestPipe(Pipe):

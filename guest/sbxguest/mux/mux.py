@@ -1,12 +1,12 @@
 """Streams over a connection that may be lost: who sends next, what is told, and what a new connection takes up.
 
-No I/O: whoever has the connection calls `link`, passes on what comes (`receive`) and sends what `next_message` gives.
+No I/O: whoever has the connection calls `link`, passes on what comes (`receive`) and sends what `next_message` gives
+whenever `on_ready` was called.
 The sockets are `Sink`s, which pull what came and are told what else became of their stream.
 """
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -41,6 +41,9 @@ class Mux:
         made: Names this end's life; empty makes up a name. The end that opens streams tells by it whether the other one
             still is the one that knew them.
         on_open: Called for each stream the other end asks for; it attaches a sink. None at the end that opens streams.
+
+    Attributes:
+        on_ready: Called when `next_message` may have something, and more often.
     """
 
     def __init__(self, *, made: str = "", on_open: Callable[[Stream], None] | None = None) -> None:
@@ -50,6 +53,7 @@ class Mux:
         # Counts every byte that moves, so that whoever looks twice knows whether something did.
         self.moved_bytes = 0
         self.goodbye = ""
+        self.on_ready: Callable[[], None] = _nothing
         self._on_open = on_open
         self._sinks: dict[int, Sink] = {}
         self._opened = 0
@@ -59,7 +63,6 @@ class Mux:
         self._untold: dict[int, Stream] = {}
         self._control: deque[bytes] = deque()
         self._ready: deque[Stream] = deque()
-        self._has_more = asyncio.Event()
 
     # The connection's side.
 
@@ -74,21 +77,14 @@ class Mux:
             entries.append([stream.id, *stream.incoming.told(), stream.incoming.window])
         hello = {"made": self.made, "opened": self._opened, "streams": entries}
         self._hello = encode(json_frame(FrameType.HELLO, hello))
-        self._has_more.set()
+        self.on_ready()
 
     def unlink(self) -> None:
         """The connection is gone; streams wait for the next one."""
         self.is_linked = False
-        self._has_more.clear()
 
-    async def next_message(self) -> bytes:
-        """What to send next, once there is something: all that is told, then a piece of each stream in turn."""
-        while not (message := self._message()):
-            self._has_more.clear()
-            await self._has_more.wait()
-        return message
-
-    def _message(self) -> bytes:
+    def next_message(self) -> bytes:
+        """What to send next: all that is told, then a piece of each stream in turn; empty for nothing."""
         if self._hello:
             hello, self._hello = self._hello, b""
             return hello
@@ -139,7 +135,7 @@ class Mux:
                 self._asked(frame)
             case FrameType.PING:
                 self._owes_sign = True
-                self._has_more.set()
+                self.on_ready()
             case FrameType.GOAWAY:
                 self.goodbye = str(frame.document().get("message"))
             case _ if (stream := self.streams.get(frame.stream)) is not None:
@@ -205,7 +201,7 @@ class Mux:
                 self._forget(stream)
             else:
                 self._drop(stream, "", "the other end no longer knows the connection")
-        self._has_more.set()
+        self.on_ready()
 
     def _go_on(self, stream: Stream, received: int, taken: int, window: int) -> None:
         stream.out.window = max(window, frames.FIRST_WINDOW_BYTES)
@@ -312,13 +308,13 @@ class Mux:
         if self.is_linked and is_known and stream.out.is_ready and not stream.is_queued:
             stream.is_queued = True
             self._ready.append(stream)
-            self._has_more.set()
+            self.on_ready()
 
     def _post(self, frame: MuxFrame) -> None:
         """Tell the other end; without a connection the next HELLO says as much."""
         if self.is_linked:
             self._control.append(encode(frame))
-            self._has_more.set()
+            self.on_ready()
 
     def _drop(self, stream: Stream, code: str, message: str) -> None:
         sink = self._sinks.get(stream.id)
@@ -336,6 +332,10 @@ class Mux:
         given = sum(stream.incoming.window for stream in self.streams.values())
         share = (frames.TUNNEL_WINDOW_BYTES - given) // 4
         return max(frames.FIRST_WINDOW_BYTES, min(frames.WINDOW_BYTES, share))
+
+
+def _nothing() -> None:
+    """Nobody carries what there is."""
 
 
 def _entry(value: object) -> tuple[int, tuple[int, int, int]]:

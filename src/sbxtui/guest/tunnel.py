@@ -15,13 +15,14 @@ import ssl
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
+from sbxguest.mux.carrier import Carrier
 from sbxguest.mux.mux import Mux, Sink
 from sbxguest.mux.stream import Stream
 from sbxguest.wire import BadFrame
 from sbxtui.core.errors import Conflict, NotFound, SbxError, Unsupported, UntrustedEndpoint
+from sbxtui.guest.directsocket import DirectSocket
 from sbxtui.guest.transport import TokenSource
 from sbxtui.guest.wsdial import dial
 
@@ -165,7 +166,7 @@ class Tunnel:
         else:
             await self._fail(error.message)
 
-    async def _dial(self) -> ClientConnection:
+    async def _dial(self) -> DirectSocket:
         self._epoch += 1
         return await dial(
             self._endpoint,
@@ -178,33 +179,37 @@ class Tunnel:
             timeout_s=_DIAL_TIMEOUT_S,
         )
 
-    async def _carry(self, connection: ClientConnection) -> None:
-        """Pass frames both ways until the connection is lost, silent or not needed any more."""
+    async def _carry(self, connection: DirectSocket) -> None:
+        """Pass frames both ways until the connection is lost, silent, garbled or not needed any more."""
+        carrier = Carrier(self.mux, connection.write_message)
+        garbled = asyncio.Event()
+
+        def take(message: bytes) -> None:
+            try:
+                self._hear(message)
+            except BadFrame:
+                garbled.set()
+
         self.mux.link()
-        work = (self._send(connection), self._hear(connection), self._watch())
-        tasks = [asyncio.create_task(one) for one in work]
+        connection.listen(take, carrier.hold)
+        tasks = [asyncio.create_task(one) for one in (connection.wait_closed(), garbled.wait(), self._watch())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            carrier.close()
             for task in tasks:
                 task.cancel()
             for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(outcome, Exception) and not isinstance(outcome, ConnectionClosed | BadFrame | OSError):
+                if isinstance(outcome, Exception):
                     raise outcome
 
-    async def _send(self, connection: ClientConnection) -> None:
-        while True:
-            await connection.send(await self.mux.next_message())
-
-    async def _hear(self, connection: ClientConnection) -> None:
-        while True:
-            message = await connection.recv(decode=False)
-            self._heard = True
-            self.mux.receive(message)
-            if self.state is not TunnelState.UP and self.mux.is_linked:
-                self._lost_at_s = None
-                self._pause_s = _BACKOFF_FIRST_S
-                self._tell(TunnelState.UP)
+    def _hear(self, message: bytes) -> None:
+        self._heard = True
+        self.mux.receive(message)
+        if self.state is not TunnelState.UP and self.mux.is_linked:
+            self._lost_at_s = None
+            self._pause_s = _BACKOFF_FIRST_S
+            self._tell(TunnelState.UP)
 
     async def _watch(self) -> None:
         """Return when the other end owes us a sign for too long, or nothing was to carry for a while."""
@@ -239,6 +244,6 @@ class Tunnel:
             self._on_state(state, reason)
 
 
-async def _close(connection: ClientConnection) -> None:
+async def _close(connection: DirectSocket) -> None:
     with contextlib.suppress(OSError, ConnectionClosed):
         await connection.close()

@@ -7,12 +7,13 @@ import socket
 import ssl
 from urllib.parse import urlencode
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
 from sbxguest.wire import ERROR_HEADER, MAX_MESSAGE_BYTES
 from sbxtui.core.errors import SbxError
+from sbxtui.guest.directsocket import DirectSocket
 from sbxtui.guest.faults import answered, token_refused, translated
 from sbxtui.guest.http1 import HttpError, HttpTimeout
 from sbxtui.guest.pool import address_of
@@ -38,7 +39,7 @@ async def dial(
     verify: ssl.SSLContext | bool,
     doing: str,
     timeout_s: float,
-) -> ClientConnection:
+) -> DirectSocket:
     """Open a WebSocket; whoever called closes it. A token that the endpoint refuses is renewed once.
 
     Raises:
@@ -67,7 +68,7 @@ def _refusal(endpoint: str, doing: str, exc: InvalidStatus, *, is_of_endpoint: b
 
 async def _opened(
     endpoint: str, token: str, target: str, port: int, verify: ssl.SSLContext | bool, timeout_s: float
-) -> ClientConnection:
+) -> DirectSocket:
     address = address_of(endpoint, verify)
     offered = [_MARKER, f"{_MARKER}.authentication.{token}", f"{_MARKER}.port.{port}"] if token else []
     try:
@@ -86,6 +87,7 @@ async def _opened(
             close_timeout=1.0,
             max_size=MAX_MESSAGE_BYTES,
             write_limit=_UNSENT_BYTES,
+            create_connection=DirectSocket,
         )
     except TimeoutError:
         raise HttpTimeout("no connection in time") from None
@@ -93,11 +95,12 @@ async def _opened(
         raise
     except (OSError, EOFError, InvalidHandshake, InvalidURI) as exc:
         raise HttpError(str(exc) or type(exc).__name__) from exc
+    assert isinstance(connection, DirectSocket)
     _tune(connection)
     return connection
 
 
-def _tune(connection: ClientConnection) -> None:
+def _tune(connection: DirectSocket) -> None:
     sock = connection.transport.get_extra_info("socket")
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
