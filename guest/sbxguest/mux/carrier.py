@@ -42,17 +42,17 @@ class Carrier:
             self._due.cancel()
 
     def _wake(self) -> None:
-        # The first message goes at once, what comes behind it in this round of the loop together, and at its end.
-        if self._due is None and not self._is_held and (message := self._mux.next_message()):
+        # The first message goes at once, what comes behind it in this round of the loop together, and at its end. Set
+        # first: asking for a message may wake us again, and that one must not overtake it.
+        if self._due is None and not self._is_held:
             self._due = self._loop.call_soon(self._send)
-            self._write(message)
+            if message := self._mux.next_message():
+                self._write(message)
 
     def _send(self) -> None:
-        self._due = None
         for _ in range(_AT_ONCE):
-            if self._is_held:
-                return
-            if not (message := self._mux.next_message()):
+            if self._is_held or not (message := self._mux.next_message()):
+                self._due = None
                 return
             self._write(message)
         self._due = self._loop.call_soon(self._send)
