@@ -14,8 +14,8 @@ from sbxtui.localcloud.runtimes.choose import find_runtime
     [
         ("gvisor", ["gvisor"]),
         ("process", ["process"]),
-        ("isolation>=gvisor", ["gvisor", "firecracker"]),
-        ("isolation >= bubblewrap", ["bubblewrap", "gvisor", "firecracker"]),
+        ("isolation>=gvisor", ["gvisor", "microvm", "firecracker"]),
+        ("isolation >= bubblewrap", ["bubblewrap", "gvisor", "microvm", "firecracker"]),
         (">=firecracker", ["firecracker"]),
     ],
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from sbxtui.core.errors import RuntimeUnavailable, UsageError
 
 # Weakest first. The last is what the platform gives; the others are runtimes of the local cloud.
-TIERS = ("process", "bubblewrap", "gvisor", "firecracker")
+TIERS = ("process", "bubblewrap", "gvisor", "microvm", "firecracker")
 
 # How the words of each begin.
 _BY_WORDS = {
     "process": "process",
     "namespaces (bubblewrap)": "bubblewrap",
     "gVisor": "gvisor",
+    "microVM": "microvm",
     "Firecracker": "firecracker",
 }
 

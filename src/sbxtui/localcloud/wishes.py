@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sbxtui.core.errors import RuntimeUnavailable, UsageError
-from sbxtui.core.isolation import accepts
+from sbxtui.core.isolation import check_wish
 from sbxtui.localcloud import faults
-from sbxtui.localcloud.runtimes.choose import choose_runtime, runtime_ids
+from sbxtui.localcloud.runtimes.choose import choose_runtime
 from sbxtui.localcloud.world import World
 
 
@@ -27,8 +27,8 @@ async def runtime_for(params: Mapping[str, Any], world: World) -> str:
     if not wish:
         return world.runtime
     try:
-        if not any(accepts(wish, runtime_id) for runtime_id in runtime_ids()):
-            raise RuntimeUnavailable(f"isolation `{wish}` is not to be had on this machine")
+        if check_wish(wish)[0] == "firecracker":
+            raise RuntimeUnavailable(f"isolation `{wish}` is not to be had on this machine: it is AWS's")
         choice = await asyncio.to_thread(choose_runtime, wish, world.trees_dir / ".images")
     except UsageError as exc:
         raise faults.validation(exc.message) from exc

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable, UsageError
+from sbxtui.core.isolation import check_wish
+from sbxtui.localcloud.runtimes import microvm
 from sbxtui.localcloud.runtimes.base import Probe, Runtime
 from sbxtui.localcloud.runtimes.bubblewrap import Bubblewrap
 from sbxtui.localcloud.runtimes.gvisor import GVisor
@@ -44,13 +46,15 @@ def find_runtime(runtime_id: str) -> Runtime:
 
 def candidates_for(wanted: str) -> tuple[Runtime, ...]:
     """What a wish allows, strongest first: a runtime's id is that one, `isolation>=ID` that one or stronger, and
-    nothing at all whatever isolates.
+    nothing at all whatever isolates. None fits `microvm`, which has gates and no runtime.
 
     Raises:
         UsageError: It names no runtime, or asks for at least something that isolates nothing.
     """
     if not wanted:
         return ORDER
+    if check_wish(wanted)[0] == microvm.ID:
+        return ()
     least = wanted.removeprefix("isolation").strip()
     if not least.startswith(">="):
         return (find_runtime(wanted),)
@@ -73,6 +77,8 @@ def choose_runtime(wanted: str, copies_dir: Path) -> Choice:
         RuntimeUnavailable: It, or every isolating one, fails; the message says why for each.
     """
     failures: list[str] = []
+    if wanted and not candidates_for(wanted):
+        failures.append(f"{microvm.ID}: {microvm.why_not(microvm.Machine.here())}")
     for runtime in candidates_for(wanted):
         probe = runtime.probe(copies_dir)
         if probe.ok:
