@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sbxtui.services.sync.syncs import Syncs
     from sbxtui.services.tokens import TokenService
     from sbxtui.services.watch import Watch
+    from sbxtui.store.clients import Clients
     from sbxtui.store.contexts import Contexts
     from sbxtui.store.db import Store
     from sbxtui.store.events import Events
@@ -301,6 +302,13 @@ class Services:
         from sbxtui.services.files import Files
 
         return Files(self.guests, self.events, self.actor)
+
+    @cached_property
+    def clients(self) -> Clients:
+        """Clients of our MCP servers."""
+        from sbxtui.store.clients import Clients
+
+        return Clients(self.store)
 
     @cached_property
     def links(self) -> Links:

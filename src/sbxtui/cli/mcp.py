@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbxtui.cli import show
-from sbxtui.cli.call import Call
+from sbxtui.cli.call import ACTOR, Call
 from sbxtui.core.errors import UsageError
+from sbxtui.core.text import iso, short_age
 from sbxtui.settings import locate_home
+from sbxtui.store.clients import Allowed, McpClient
 
 if TYPE_CHECKING:
     from sbxtui.mcp_server.config import Client, Launch
@@ -64,6 +67,51 @@ async def doctor(call: Call) -> int:
     return show.checks(call.out, await examine(launch, Path.home()))
 
 
+def ls(call: Call) -> int:
+    """List the clients that are connected."""
+    found = call.services.clients.list()
+    if call.out.is_json:
+        call.out.json([client_json(one) for one in found])
+    now = datetime.now(UTC)
+    rows = [
+        (
+            one.actor.removeprefix("mcp:"),
+            one.allowed.value,
+            one.tool or "-",
+            one.code or "-",
+            str(one.calls),
+            short_age(now - one.seen_at),
+        )
+        for one in found
+    ]
+    heads = ("CLIENT", "STATE", "LAST CALL", "RESULT", "CALLS", "AGE")
+    call.out.table(heads, rows, names=[one.actor.removeprefix("mcp:") for one in found])
+    return 0
+
+
+def pause(call: Call) -> int:
+    """Have a client's calls wait."""
+    return _allow(call, Allowed.PAUSED)
+
+
+def resume(call: Call) -> int:
+    """Let a client go on."""
+    return _allow(call, Allowed.RUNNING)
+
+
+def end(call: Call) -> int:
+    """Cut a client off."""
+    return _allow(call, Allowed.ENDED)
+
+
+def _allow(call: Call, allowed: Allowed) -> int:
+    client = call.services.clients.find(call.args.mcp_client)
+    call.services.clients.allow(client, allowed, actor=ACTOR)
+    call.out.line(client.actor.removeprefix("mcp:"))
+    call.out.result({"client": client.actor, "state": allowed.value})
+    return 0
+
+
 def _client(call: Call) -> Client:
     from sbxtui.mcp_server.config import CLIENTS
 
@@ -91,3 +139,18 @@ def _launch(call: Call, client: Client) -> Launch:
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
+
+
+def client_json(client: McpClient) -> dict[str, object]:
+    """A client as scripts see it."""
+    return {
+        "client": client.actor,
+        "name": client.name,
+        "pid": int(client.owner.partition(":")[0]),
+        "state": client.allowed.value,
+        "connected_at": iso(client.connected_at),
+        "seen_at": iso(client.seen_at),
+        "last_tool": client.tool or None,
+        "last_result": client.code or None,
+        "calls": client.calls,
+    }

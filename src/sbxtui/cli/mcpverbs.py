@@ -6,8 +6,13 @@ from collections.abc import Sequence
 
 from sbxtui.cli.adder import Adder
 
-_VERBS = frozenset({"serve", "config", "doctor"})
+_VERBS = frozenset({"serve", "config", "doctor", "ls", "pause", "resume", "end"})
 _FLAG = "--mcp"
+_SAYS = {
+    "pause": "have a client's calls wait; after 30 s they are refused",
+    "resume": "let it go on",
+    "end": "cut it off: what it does is ended, and so is its server",
+}
 _CLIENTS = "claude-code, claude-desktop, cursor, vscode, windsurf, goose, codex, pi or generic"
 
 
@@ -41,3 +46,6 @@ def add_mcp_verbs(add: Adder) -> None:
     for parser in (config, doctor):
         parser.add_argument("--client", default="", metavar="CLIENT", help=_CLIENTS)
         parser.add_argument("--scope", default="", choices=["user", "project"], help="whose file (default: yours)")
+    verbs("ls", "mcp:ls", "list the clients that are connected, and what each asked for last")
+    for name, help_text in _SAYS.items():
+        verbs(name, f"mcp:{name}", help_text).add_argument("mcp_client", metavar="CLIENT", help="name or process")

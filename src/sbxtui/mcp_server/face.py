@@ -9,12 +9,15 @@ import re
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from sbxtui.core.errors import SbxError
+from sbxtui.core.errors import PolicyDenied, SbxError
 from sbxtui.core.text import harmless_line
+from sbxtui.identity import own_identity
 from sbxtui.mcp_server.hostpaths import HostPaths
 from sbxtui.mcp_server.options import Options
 from sbxtui.recovery import recover
 from sbxtui.settings import Settings
+from sbxtui.store.clients import Allowed
+from sbxtui.store.doorbell import Listener
 from sbxtui.wiring import Services
 
 log = logging.getLogger(__name__)
@@ -23,6 +26,8 @@ _NO_NAME = "client"
 _NAME_WIDTH = 40
 # One client has one name; a server on HTTP has several. What calls itself something else each time is one of them.
 _CLIENTS_MAX = 8
+# How long a call waits for a person to let it go on.
+_PAUSED_S, _LOOK_S = 30.0, 0.25
 
 T = TypeVar("T")
 
@@ -34,6 +39,8 @@ class Face:
         self.settings = settings
         self.options = options
         self.host_paths = HostPaths.of(settings)
+        # Set when a person wants this server ended.
+        self.cut_off = asyncio.Event()
         self._services: dict[str, Services] = {}
         self._recovered: asyncio.Future[None] | None = None
         self._finished: set[asyncio.Task[Any]] = set()
@@ -46,11 +53,37 @@ class Face:
             actor = actor_of(_NO_NAME)
         if actor not in self._services:
             self._services[actor] = Services(self.settings, actor=actor, context_name=self.options.context)
+            await asyncio.to_thread(self._greet, self._services[actor], client)
+            self.follow(self._watch(self._services[actor]))
         services = self._services[actor]
         if self._recovered is None:
             self._recovered = asyncio.ensure_future(self._recover(services))
         await asyncio.shield(self._recovered)
         return services
+
+    def _greet(self, services: Services, client: str) -> None:
+        services.clients.connected(services.actor, harmless_line(client, limit=_NAME_WIDTH), str(own_identity()))
+
+    async def admit(self, services: Services) -> None:
+        """Wait while a person has a client paused.
+
+        Raises:
+            PolicyDenied: It was cut off, or is paused for too long.
+        """
+        deadline_s = asyncio.get_running_loop().time() + _PAUSED_S
+        while (allowed := await asyncio.to_thread(services.clients.allowed, services.actor)) is Allowed.PAUSED:
+            if asyncio.get_running_loop().time() > deadline_s:
+                raise PolicyDenied("a person has paused this client; nothing was done", hint="wait, then call again")
+            await asyncio.sleep(_LOOK_S)
+        if allowed is Allowed.ENDED:
+            raise PolicyDenied("a person has cut this client off; nothing was done", hint="ask before connecting anew")
+
+    async def _watch(self, services: Services) -> None:
+        """Notice when a person cuts a client off."""
+        async with Listener(self.settings.home) as bell:
+            while await asyncio.to_thread(services.clients.allowed, services.actor) is not Allowed.ENDED:
+                await bell.wait()
+        self.cut_off.set()
 
     async def _recover(self, services: Services) -> None:
         try:
@@ -77,6 +110,7 @@ class Face:
         while self._finished:
             await asyncio.wait(set(self._finished))
         for services in self._services.values():
+            await asyncio.to_thread(services.clients.left, services.actor)
             services.close()
 
 

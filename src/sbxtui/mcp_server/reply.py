@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mcp_types import CallToolResult, ContentBlock, ImageContent, ResourceLink, TextContent
+from mcp_types import CallToolResult, ContentBlock, ImageContent, InputRequiredResult, ResourceLink, TextContent
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.text import iso
 from sbxtui.mcp_server.clip import Clip
-from sbxtui.mcp_server.codes import error_document
+from sbxtui.mcp_server.codes import INTERNAL, error_document
 
 INLINE_BYTES = 32 * 1024
 # Clients refuse a frame of a megabyte. The envelope is in it twice, once as text in JSON.
@@ -83,6 +83,16 @@ def failure(error: SbxError) -> CallToolResult:
     """The result of a call that did not. Older clients check structured content even of errors, so there is none."""
     document = {"ok": False, "error": error_document(error)}
     return CallToolResult(content=[TextContent(text=dumped(document))], is_error=True)
+
+
+def code_of_result(result: CallToolResult | InputRequiredResult) -> str:
+    """How a call ended, in one word: `ok`, `asked`, or the code of its error."""
+    if isinstance(result, InputRequiredResult):
+        return "asked"
+    if not result.is_error:
+        return "ok"
+    content = result.content[0]
+    return str(json.loads(content.text)["error"]["code"]) if isinstance(content, TextContent) else INTERNAL
 
 
 def dumped(document: object) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 
 from mcp_types import CallToolResult, InputRequiredResult
 
-from sbxtui.core.errors import SbxError
+from sbxtui.core.errors import PolicyDenied, SbxError
 from sbxtui.mcp_server.call import Call
 from sbxtui.mcp_server.client import QuestionAsked, RequestClient
+from sbxtui.mcp_server.codes import CANCELLED, code_of
 from sbxtui.mcp_server.face import Face
 from sbxtui.mcp_server.params import check
-from sbxtui.mcp_server.reply import failure, success
+from sbxtui.mcp_server.reply import code_of_result, failure, success
 from sbxtui.mcp_server.tool import Tool
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,24 @@ async def run_tool(face: Face, tool: Tool, sent: Mapping[str, object], client: R
 async def _result(face: Face, tool: Tool, sent: Mapping[str, object], client: RequestClient) -> Result:
     try:
         args = check(tool.params, sent)
-        call = Call(args, await face.services(client.name), face.host_paths, client, face.follow, face.later)
+        services = await face.services(client.name)
+    except SbxError as exc:
+        return failure(exc)
+    code = CANCELLED
+    try:
+        await face.admit(services)
+        result = await _ran(Call(args, services, face.host_paths, client, face.follow, face.later), tool)
+        code = code_of_result(result)
+        return result
+    except PolicyDenied as exc:
+        code = code_of(exc)
+        return failure(exc)
+    finally:
+        face.later(asyncio.to_thread(services.clients.called, services.actor, tool.name, code))
+
+
+async def _ran(call: Call, tool: Tool) -> Result:
+    try:
         return success(await tool.run(call), call.warnings)
     except QuestionAsked as asked:
         return asked.as_result()

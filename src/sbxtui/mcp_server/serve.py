@@ -72,10 +72,12 @@ async def _serve(settings: Settings, options: Options, wire: Wire, ended: _Ended
         async with _until_told() as told, stdio_streams(wire) as (inbound, outbound):
             server = build_server(face)
             serving = asyncio.ensure_future(server.run(inbound, outbound, server.create_initialization_options()))
-            await asyncio.wait((serving, told), return_when=asyncio.FIRST_COMPLETED)
+            cut_off = asyncio.ensure_future(face.cut_off.wait())
+            await asyncio.wait((serving, told, cut_off), return_when=asyncio.FIRST_COMPLETED)
+            cut_off.cancel()
             if told.done():
                 code = told.result()
-            elif (failure := serving.exception()) is not None:
+            elif serving.done() and (failure := serving.exception()) is not None:
                 log.error("serving failed", exc_info=failure)
                 code = 1
             ended.start(code)

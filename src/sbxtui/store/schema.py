@@ -82,7 +82,17 @@ _LINKS = Migration(
     ),
 )
 
-MIGRATIONS = (_FIRST, _SEED, _JOBS, _LINKS)
+_CLIENTS = Migration(
+    min_reader=1,
+    statements=(
+        """CREATE TABLE clients (
+            actor TEXT PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, allowed TEXT NOT NULL,
+            connected_at TEXT NOT NULL, seen_at TEXT NOT NULL, tool TEXT NOT NULL, code TEXT NOT NULL,
+            calls INTEGER NOT NULL) WITHOUT ROWID""",
+    ),
+)
+
+MIGRATIONS = (_FIRST, _SEED, _JOBS, _LINKS, _CLIENTS)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 
