@@ -36,7 +36,10 @@ async def hello(request: Request) -> Response:
 
 
 async def launch(request: Request) -> Response:
-    """`PUT /v2/launch` {env, workdir}: what every later job starts with. Replaces what was set before."""
+    """`PUT /v2/launch` {env, workdir, keeps_env}: what every later job starts with.
+
+    Replaces what was set before, unless that is kept, as in a sandbox that goes on from another.
+    """
     body = await request.json()
     env = check_env(body.get("env", {}))
     workdir = body.get("workdir", "")
@@ -50,7 +53,7 @@ async def launch(request: Request) -> Response:
             f"this sandbox shares the host's files: its working folder must lie below {root}",
             hint="leave the working folder out, or use an isolating runtime",
         )
-    request.guest.state.set_launch(env, workdir)
+    request.guest.state.set_launch(env, workdir, keeps_env=body.get("keeps_env") is True)
     return json_response({"workdir": request.guest.state.workdir})
 
 

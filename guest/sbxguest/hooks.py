@@ -32,6 +32,7 @@ _VALIDATE_S = 20.0
 _FLUSH_S = 4.0
 _MAX_BODY_BYTES = 64 * 1024
 _TEXT_MAX = 256
+_MARK_CHARS = 64
 
 
 async def ready(request: Request) -> Response:
@@ -101,6 +102,8 @@ async def run(request: Request) -> Response:
     body = await request.json(limit_bytes=_MAX_BODY_BYTES)
     _reseed()
     state = request.guest.state
+    # A fork has run already, as another sandbox.
+    state.note_restore(await in_thread(_restore_mark))
     if state.has_run:
         return json_response({"boot_id": state.boot_id, "is_first": False})
     # Machines started from one snapshot share the boot id that was frozen in it.
@@ -166,7 +169,7 @@ def _restore_mark() -> str:
     """What the host wrote into the one folder jobs cannot enter; new after each restore, empty without any."""
     try:
         with open("/run/sbx/open", encoding="ascii") as file:  # noqa: PTH123 - a file of one line
-            return file.read(64) if os.geteuid() == 0 else ""
+            return file.read(_MARK_CHARS) if os.geteuid() == 0 else ""
     except (OSError, ValueError):
         return ""
 

@@ -28,6 +28,7 @@ from sbxguest import (
     portsroutes,
     shellroutes,
     stats,
+    terminal,
     treeroutes,
     tunnel,
     wire,
@@ -84,6 +85,7 @@ async def _serve(settings: GuestSettings, init: InitClient, kept: Kept, sockets:
     jobs = JobTable(init, state, clock, log_of_all)
     shells = ShellTable(jobs, state, init)
     shells.adopt(saved)
+    terminal.is_kernel_silent = settings.has_own_kernel
     loop = asyncio.get_running_loop()
     init.attach(loop)
     jobs.adopt(kept.jobs, kept.told)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULT_WORKDIR = "/work"
+# In front of the mark of a restore: what was restored goes on as another sandbox.
+OTHER_MARK = "other "
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class GuestSettings:
     path: str = DEFAULT_PATH
     job_home: str = ""
     job_env: Mapping[str, str] = field(default_factory=dict)
+    has_own_kernel: bool = False
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> GuestSettings:
@@ -75,6 +78,7 @@ class GuestSettings:
             job_home=env.get("SBX_JOB_HOME", ""),
             # What the platform gives every job, as a way out; `{job}` in a value stands for the job's id.
             job_env={key: str(value) for key, value in _object(env, "SBX_JOB_ENV").items()},
+            has_own_kernel=env.get("SBX_OWN_KERNEL", "") == "1",
         )
 
 
@@ -116,9 +120,12 @@ class GuestState:
         self._save()
         return True
 
-    def set_launch(self, env: Mapping[str, str], workdir: str) -> None:
-        """Replace the environment every later job starts with, and its default cwd (absolute; empty keeps it)."""
-        self.launch_env = dict(env)
+    def set_launch(self, env: Mapping[str, str], workdir: str, *, keeps_env: bool = False) -> None:
+        """Replace the environment every later job starts with, and its default cwd (absolute; empty keeps it).
+
+        With `keeps_env`, what there is stays and `env` goes on top.
+        """
+        self.launch_env = {**(self.launch_env if keeps_env else {}), **env}
         self.workdir = workdir or self.workdir
         self._save()
 
@@ -139,9 +146,13 @@ class GuestState:
         return self.boot_id
 
     def note_restore(self, mark: str) -> None:
-        """A new boot id for each new mark of a restore; identity and environment stay."""
+        """A new boot id for each new mark of a restore; environment and, unless it is another's now, identity stay."""
         if mark and mark != self._restore_mark:
             self._restore_mark = mark
+            if mark.startswith(OTHER_MARK):
+                self.identity = Identity()
+                self.renew_boot()
+                return
             self.boot_id = new_boot_id()
             self._save()
 
@@ -155,6 +166,7 @@ class GuestState:
                     "launch_env": self.launch_env,
                     "secrets": [self.secret_env, self.secret_defaults],
                     "has_run": self.has_run,
+                    "restore_mark": self._restore_mark,
                 }
             ).encode()
         )
@@ -169,6 +181,7 @@ class GuestState:
         self.secret_env, self.secret_defaults = ({**one} for one in secrets)
         self.launch_env = {str(key): str(value) for key, value in launch_env.items()}
         self.has_run = saved["has_run"] is True
+        self._restore_mark = str(saved.get("restore_mark", ""))
 
 
 @dataclass(frozen=True, slots=True)

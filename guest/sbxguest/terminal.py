@@ -26,7 +26,9 @@ _DISABLED = 0
 # The last is the usual end-of-file character.
 _LINE_ENDS = b"\r\n\x04"
 _LOCAL_FLAGS, _CONTROL_CHARACTERS = 3, 6
-_IS_KERNEL_SILENT = os.environ.get("SBX_OWN_KERNEL") == "1"
+
+# Whether the kernel takes a new size and sends no signal, as gVisor's does; set by the server.
+is_kernel_silent = False
 
 
 class Size(NamedTuple):
@@ -170,13 +172,13 @@ class Terminal:
         """Change the size, of which the kernel tells the foreground programs (SIGWINCH).
 
         Returns:
-            Whether somebody else must tell them: gVisor's kernel takes the new size and sends no signal.
+            Whether somebody else must tell them.
         """
         before = self.size
         if before is None or before == size:
             return False
         _set_size(self._pty, size)
-        return _IS_KERNEL_SILENT
+        return is_kernel_silent
 
     def release(self) -> None:
         """The leader has ended: from now on, nobody's holding the program's side is the end."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sbxtui.services.sandboxes import Sandboxes
     from sbxtui.services.secrets import Secrets
     from sbxtui.services.shell import Shells
+    from sbxtui.services.snapshots import Snapshots
     from sbxtui.services.sync.desk import SyncDesk
     from sbxtui.services.sync.syncs import Syncs
     from sbxtui.services.tokens import TokenService
@@ -281,6 +282,13 @@ class Services:
         from sbxtui.services.secrets import Secrets
 
         return Secrets(self.context, self.planes, self.events, self.actor)
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        """Copies of sandboxes, and sandboxes from them."""
+        from sbxtui.services.snapshots import Snapshots
+
+        return Snapshots(self.context, self.planes, self.events, self.launcher, self.actor)
 
     @cached_property
     def watch(self) -> Watch:

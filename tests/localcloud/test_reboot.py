@@ -15,7 +15,7 @@ import pytest
 
 from sbxtui.localcloud.keeper_processes import read_process
 from sbxtui.localcloud.world import short_key
-from tests.localcloud.endpoint import Endpoint, hello, run_sandbox, wait_for_state
+from tests.localcloud.endpoint import hello, run_sandbox, wait_for_state
 from tests.support.local_cloud import LocalCloud, local_cloud, shared_trees
 from tests.support.sandboxes import point_to_runsc, require_runtime
 
@@ -37,20 +37,28 @@ def cloud(tmp_path: Path) -> Iterator[LocalCloud]:
         (images / "runsc.json").unlink(missing_ok=True)
 
 
-def _end_all_processes(cloud: LocalCloud, sandbox: Endpoint) -> None:
+def _end_all_processes(cloud: LocalCloud) -> None:
     """What a reboot does to a home: no process is left, and no socket."""
-    with socket.socket(socket.AF_UNIX) as keeper:
-        keeper.connect(str(cloud.sockets / f"{short_key(sandbox.id)}.k"))
-        keeper.sendall(b'{"op": "status"}\n')
-        pid = json.loads(keeper.makefile().readline())["pid"]
     cloud.stop(signal.SIGKILL)
+    for keeper in cloud.sockets.glob("*.k"):
+        _kill(_keeper_pid(keeper))
+    shutil.rmtree(cloud.sockets)
+    cloud.sockets.mkdir(mode=0o700)
+
+
+def _keeper_pid(keeper_socket: Path) -> int:
+    with socket.socket(socket.AF_UNIX) as keeper:
+        keeper.connect(str(keeper_socket))
+        keeper.sendall(b'{"op": "status"}\n')
+        return int(json.loads(keeper.makefile().readline())["pid"])
+
+
+def _kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 20
     while (found := read_process(pid)) is not None and found.is_alive:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    shutil.rmtree(cloud.sockets)
-    cloud.sockets.mkdir(mode=0o700)
 
 
 @pytest.mark.slow
@@ -59,7 +67,7 @@ def test_a_suspended_sandbox_survives_a_reboot_with_its_files_and_its_identity(c
     before = hello(sandbox)
     sandbox.client.suspend_microvm(microvmIdentifier=sandbox.id)
     wait_for_state(sandbox.client, sandbox.id, "SUSPENDED")
-    _end_all_processes(cloud, sandbox)
+    _end_all_processes(cloud)
     client = cloud.start().client()
     assert client.get_microvm(microvmIdentifier=sandbox.id)["state"] == "SUSPENDED"
     # The old token, and the resume it causes.
@@ -73,7 +81,7 @@ def test_one_that_is_ended_after_a_reboot_leaves_nothing(cloud: LocalCloud) -> N
     sandbox = run_sandbox(cloud, idlePolicy=IDLE)
     sandbox.client.suspend_microvm(microvmIdentifier=sandbox.id)
     wait_for_state(sandbox.client, sandbox.id, "SUSPENDED")
-    _end_all_processes(cloud, sandbox)
+    _end_all_processes(cloud)
     client = cloud.start().client()
     client.terminate_microvm(microvmIdentifier=sandbox.id)
     wait_for_state(client, sandbox.id, "TERMINATED")

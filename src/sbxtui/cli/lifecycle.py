@@ -35,15 +35,12 @@ async def create(call: Call) -> int:
 
     async def make_room() -> None:
         if call.args.replace:
-            await _remove_old(call)
+            await remove_old(call)
 
     row = await call.services.launcher.create(
         call.args.name, options, on_progress=call.out.progress, make_room=make_room
     )
-    if call.out.is_json:
-        call.out.json(registration_json(row))
-    call.out.line(row.name)
-    return 0
+    return show_row(call, row)
 
 
 def options_of(args: Namespace, call: Call) -> CreateOptions:
@@ -119,17 +116,17 @@ async def wait(call: Call) -> int:
 async def adopt(call: Call) -> int:
     """Give a name to a machine that has none here."""
     row = await call.services.sandboxes.adopt(call.args.id, call.args.name)
-    return _show_row(call, row)
+    return show_row(call, row)
 
 
 async def rename(call: Call) -> int:
     """Give a sandbox another name."""
-    return _show_row(call, await call.services.sandboxes.rename(call.args.old, call.args.new))
+    return show_row(call, await call.services.sandboxes.rename(call.args.old, call.args.new))
 
 
 async def label(call: Call) -> int:
     """Set labels."""
-    return _show_row(call, await call.services.sandboxes.label(call.args.sandbox, dict(call.args.labels)))
+    return show_row(call, await call.services.sandboxes.label(call.args.sandbox, dict(call.args.labels)))
 
 
 async def prune(call: Call) -> int:
@@ -186,7 +183,8 @@ def _targets(call: Call) -> tuple[list[Registration], list[Outcome]]:
     return resolve_targets(call.services.registry, call.services.context, call.args.sandboxes, is_all=call.args.all)
 
 
-async def _remove_old(call: Call) -> None:
+async def remove_old(call: Call) -> None:
+    """For `--replace`: remove what has the name, if the person agrees."""
     try:
         row = await asyncio.to_thread(call.services.registry.get, call.services.context.name, call.args.name)
     except SandboxNotFound:
@@ -220,7 +218,8 @@ async def _would_remove(row: Registration) -> str:
     return _WOULD_GO
 
 
-def _show_row(call: Call, row: Registration) -> int:
+def show_row(call: Call, row: Registration) -> int:
+    """A sandbox that was made or changed: its name, or all of it as JSON."""
     if call.out.is_json:
         call.out.json(registration_json(row))
     call.out.line(row.name)

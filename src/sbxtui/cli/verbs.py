@@ -19,6 +19,7 @@ from sbxtui.cli.forwardverbs import add_forward_verbs
 from sbxtui.cli.mcpverbs import add_mcp_verbs
 from sbxtui.cli.secretverbs import add_secret_verbs
 from sbxtui.cli.seeverbs import add_seeing_verbs
+from sbxtui.cli.snapshotverbs import add_snapshot_verbs
 from sbxtui.cli.syncverbs import add_sync_verbs
 
 
@@ -291,6 +292,7 @@ def add_verbs(add: Adder) -> None:
     """Add every verb."""
     for add_group in (
         _lifecycle,
+        add_snapshot_verbs,
         _lists,
         _commands,
         _files,

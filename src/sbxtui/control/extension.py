@@ -47,6 +47,8 @@ async def ask_local_cloud(
         return answer
     message = harmless_line(str(answer.get("message") or f"the local cloud answered {status}"))
     match status:
+        case 404 if answer.get("resourceType") == "Snapshot":
+            raise NotFound(message, hint="`sbx snapshot ls` lists them")
         case 404 if answer.get("resourceType") == "Secret":
             raise NotFound(message, hint="`sbx secret ls SANDBOX` lists them")
         case 404 if "resourceId" in answer:

@@ -186,9 +186,12 @@ class GuestClient:
             if loop.time() - started_s > _POLL_EVENLY_S:
                 pause_s = min(pause_s * 1.5, _POLL_MAX_S)
 
-    async def launch(self, *, env: Mapping[str, str], workdir: str) -> None:
-        """Set what every later job starts with: environment and default working directory (empty keeps the image's)."""
-        body = {"env": dict(env), "workdir": workdir}
+    async def launch(self, *, env: Mapping[str, str], workdir: str, keeps_env: bool = False) -> None:
+        """Set what every later job starts with: environment and default working directory (empty keeps the image's).
+
+        With `keeps_env`, `env` goes on top of the environment that the guest has.
+        """
+        body = {"env": dict(env), "workdir": workdir, **({"keeps_env": True} if keeps_env else {})}
         await self.transport.call("PUT", "/v2/launch", doing="handing over the launch environment", document=body)
 
     async def exec(

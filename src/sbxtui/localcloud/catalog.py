@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from sbxtui.core.model import DEFAULT_MEMORY_MIB, MEMORY_SIZES_MIB, VCPUS_BY_MEMORY_MIB
 from sbxtui.localcloud import faults
@@ -31,11 +31,17 @@ _TMPFS_SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class CatalogImage:
-    """One image; every one has the single version `1.0`, active, with all hooks."""
+    """One image; every one has the single version `1.0`, active, with all hooks.
+
+    A snapshot or a sandbox to fork is one, too: `made_of` is then the image of the sandbox it is of, `runtime` what it
+    needs.
+    """
 
     name: str
     arn: str
     memory_mib: int
+    made_of: CatalogImage | None = None
+    runtime: str = ""
 
     @property
     def vcpus(self) -> int:
@@ -58,6 +64,16 @@ class CatalogImage:
         return self.memory_mib // _TMPFS_SHARE
 
 
+class MoreImages(Protocol):
+    """Images that come and go."""
+
+    def listed(self) -> Sequence[CatalogImage]:
+        """Those that are worth a list."""
+
+    def find(self, name: str) -> CatalogImage | None:
+        """One of that name, listed or not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """All images of a home. Lookups raise the service's own errors."""
@@ -65,11 +81,24 @@ class Catalog:
     region: str
     account_id: str
     created_at: datetime
+    more: MoreImages | None = None
+
+    def all_images(self) -> tuple[CatalogImage, ...]:
+        """The fixed ones, then those that come and go."""
+        return (*self.images(), *(self.more.listed() if self.more else ()))
+
+    def find(self, arn: str) -> CatalogImage | None:
+        """The image of an ARN."""
+        for image in self.images():
+            if image.arn == arn:
+                return image
+        name = arn.removeprefix(self.arn_of(""))
+        return self.more.find(name) if self.more and name != arn else None
 
     def images(self) -> tuple[CatalogImage, ...]:
-        """Sorted by name; `sbx-base` is the default size under a short name."""
+        """The fixed ones, sorted by name; `sbx-base` is the default size under a short name."""
         sizes = {BASE_IMAGE: DEFAULT_MEMORY_MIB} | {f"{BASE_IMAGE}-{size}": size for size in MEMORY_SIZES_MIB}
-        return tuple(CatalogImage(name, self._arn(name), size) for name, size in sorted(sizes.items()))
+        return tuple(CatalogImage(name, self.arn_of(name), size) for name, size in sorted(sizes.items()))
 
     def by_arn(self, arn: str) -> CatalogImage:
         """The image of an ARN in an image operation.
@@ -81,9 +110,8 @@ class Catalog:
             raise faults.validation(f"Invalid ARN format: {arn}")
         if "microvm-image/" in arn:
             raise faults.access_denied(f"User is not authorized to perform this action on resource {arn}")
-        for image in self.images():
-            if image.arn == arn:
-                return image
+        if (image := self.find(arn)) is not None:
+            return image
         raise faults.not_found(f"MicroVMImage not found for MicroVMImageID: {arn}", "MicroVMImage", arn)
 
     def for_launch(self, arn: str, version: str | None) -> CatalogImage:
@@ -94,9 +122,9 @@ class Catalog:
         """
         if not arn.startswith("arn:"):
             raise faults.validation("Malformed ARN - doesn't start with 'arn:'")
-        for image in self.images():
-            if image.arn == arn and version in (None, IMAGE_VERSION):
-                return image
+        image = self.find(arn)
+        if image is not None and version in (None, IMAGE_VERSION):
+            return image
         pinned = f" and version {version}" if version is not None else ""
         raise faults.not_found(f"No active version found for MicroVM image {arn}{pinned}", "MicroVMImage", arn)
 
@@ -133,7 +161,7 @@ class Catalog:
             "status": "ACTIVE",
             "createdAt": self.created_at,
             "updatedAt": self.created_at,
-            "description": "This machine's own userland, read-only, with the bundled guest",
+            "description": _description(image),
             "baseImageArn": self.managed_arn,
             "baseImageVersion": "1.0",
             "buildRoleArn": f"arn:aws:iam::{self.account_id}:role/sbx-local-build",
@@ -170,8 +198,15 @@ class Catalog:
             "supportedCpuConfigurations": [{"architecture": architecture()}],
         }
 
-    def _arn(self, name: str) -> str:
+    def arn_of(self, name: str) -> str:
+        """The ARN an image of that name has."""
         return f"arn:aws:lambda:{self.region}:{self.account_id}:microvm-image:{name}"
+
+
+def _description(image: CatalogImage) -> str:
+    if image.made_of is not None:
+        return f"A copy of a sandbox that was made from {image.made_of.name}"
+    return "This machine's own userland, read-only, with the bundled guest"
 
 
 def architecture() -> str:

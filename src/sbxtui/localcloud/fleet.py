@@ -16,10 +16,13 @@ from sbxtui.core.model import SandboxState
 from sbxtui.localcloud import faults
 from sbxtui.localcloud.egress.service import Egress
 from sbxtui.localcloud.endings import reason_while_alive
+from sbxtui.localcloud.golden_shelf import GoldenShelf
 from sbxtui.localcloud.idle import Clock, Due, Step, next_due
 from sbxtui.localcloud.launches import check_launch, fingerprint, new_record
 from sbxtui.localcloud.lost import all_records
+from sbxtui.localcloud.origins import Origins
 from sbxtui.localcloud.records import Record
+from sbxtui.localcloud.snapshots import SnapshotStore
 from sbxtui.localcloud.vms import Vm
 from sbxtui.localcloud.wishes import runtime_for
 from sbxtui.localcloud.world import World
@@ -64,8 +67,10 @@ class _Member:
 class Fleet:
     """Use as an async context manager: entered, it takes up all records again; left, sandboxes live on with keepers."""
 
-    def __init__(self, world: World, open_endpoint: OpenEndpoint, egress: Egress) -> None:
+    def __init__(self, world: World, open_endpoint: OpenEndpoint, egress: Egress, snapshots: SnapshotStore) -> None:
         self.is_draining = False
+        self.origins = Origins(snapshots, self.get, world.sandbox_dir)
+        self._goldens = GoldenShelf(world)
         self._world = world
         self._open_endpoint = open_endpoint
         self._egress = egress
@@ -89,6 +94,7 @@ class Fleet:
         tasks = [task for member in self._members.values() for task in member.tasks]
         for task in tasks:
             task.cancel()
+        await self._goldens.close()
         await asyncio.gather(*tasks, return_exceptions=True)
         for member in self._members.values():
             if member.endpoint is not None:
@@ -168,7 +174,7 @@ class Fleet:
             except BaseException:
                 await endpoint.close()
                 raise
-            await self._add(record, endpoint, lambda vm: vm.launch())
+            await self._add(record, endpoint, self._launch)
             return record
 
     async def settle(self, vm: Vm, transition: Coroutine[Any, Any, None]) -> None:
@@ -183,6 +189,10 @@ class Fleet:
             finished.result()
 
     # Inside
+
+    async def _launch(self, vm: Vm) -> None:
+        await vm.launch()
+        await self._goldens.look_at(vm)
 
     def _replayed(self, params: Mapping[str, Any]) -> Record | None:
         sandbox_id = self._ids_by_token.get(params.get("clientToken", ""))
@@ -227,7 +237,7 @@ class Fleet:
     async def _add(
         self, record: Record, endpoint: Endpoint | None, begin: Callable[[Vm], Coroutine[Any, Any, None]]
     ) -> None:
-        member = _Member(Vm(record, self._world), endpoint, set())
+        member = _Member(Vm(record, self._world, self.origins.populate), endpoint, set())
         self._members[record.id] = member
         if record.token_key:
             self._ids_by_token[record.token_key] = record.id

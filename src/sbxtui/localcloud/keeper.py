@@ -24,6 +24,7 @@ from typing import Any, Literal
 from sbxtui.core.errors import SbxError
 from sbxtui.core.text import iso
 from sbxtui.localcloud.cgroups import Cgroup, folder_of
+from sbxtui.localcloud.keeper_begin import BEGINNING_FOLDERS, find_beginning, new_boot_id, rename_inside, start_from
 from sbxtui.localcloud.keeper_control import Client, Control, watch_signals
 from sbxtui.localcloud.keeper_end import EndRecord, limit_of_end, say, write_kills
 from sbxtui.localcloud.keeper_freeze import Freezer, ask_to_end
@@ -37,11 +38,12 @@ from sbxtui.localcloud.keeper_place import (
     remove_trees,
     take_uid,
 )
-from sbxtui.localcloud.keeper_processes import descendants, send_signal
-from sbxtui.localcloud.keeper_save import find_saved, open_up_again, save, wait_awake
-from sbxtui.localcloud.keeper_start import guest_answers, guest_env, limit_words, network_ports, watchdog_of
+from sbxtui.localcloud.keeper_processes import descendants, reap_all, send_signal
+from sbxtui.localcloud.keeper_save import copy_frozen, find_saved, open_up_again, save, wait_awake
+from sbxtui.localcloud.keeper_start import Ours, guest_answers, request_of, watchdog_of
+from sbxtui.localcloud.keeper_status import KeeperFacts, status_of
 from sbxtui.localcloud.limits import Limits
-from sbxtui.localcloud.runtimes.base import Started, StartRequest
+from sbxtui.localcloud.runtimes.base import Started
 from sbxtui.localcloud.runtimes.choose import find_runtime
 from sbxtui.localcloud.runtimes.launch import become_subreaper
 from sbxtui.localcloud.runtimes.runsc import wait_for
@@ -81,6 +83,10 @@ class Keeper:
         self._bridge_deadline = 0.0
         self._control: Control | None = None
         self._log = GuestLog(spec.log_file, self._selector)
+        self._mark = ""
+        self._boot_id = ""
+        self._begun_from = ""
+        self._golden_key = ""
 
     def run(self) -> int:
         """Start the sandbox, stay until it ended, remove what it left. Returns the exit code of the keeper itself."""
@@ -94,6 +100,7 @@ class Keeper:
         self._control = Control(self._spec.keeper_socket, self._selector, self._serve)
         tree_lock = -1
         try:
+            self._spec = replace(self._spec, prepared=find_beginning(self._spec).prepared)
             tree_lock = hold_tree(Path(self._spec.prepared["image_tree"]))
             self._start()
         except (SbxError, OSError, KeyError) as exc:
@@ -107,12 +114,10 @@ class Keeper:
             os.close(tree_lock)
         return 0
 
-    def _start(self) -> None:
-        """Start the sandbox, or let it go on from what was saved of it."""
-        saved = find_saved(self._spec.sandbox_dir)
-        if saved is not None:
-            self._spec = replace(self._spec, prepared=saved.prepared)
-        spec = self._spec
+    def _start(self, *, is_same_boot: bool = False) -> None:
+        """Start the sandbox, or let it go on from what there is of it; `is_same_boot`: and notice nothing of that."""
+        beginning = find_beginning(self._spec)
+        spec = self._spec = replace(self._spec, prepared=beginning.prepared)
         if os.geteuid() == 0 and self._runtime.needs_dropped_uid and self._uid is None:
             self._uid = take_uid(spec.sandbox_id)
         uid = self._uid.uid if self._uid else None
@@ -120,23 +125,18 @@ class Keeper:
         self._cgroup = Cgroup.create(
             folder_of(spec.keeper_socket.parent), spec.sandbox_id, self._runtime.host_limits(self._limits)
         )
-        ports = {} if self._runtime.has_own_network else network_ports(spec)
-        request = StartRequest(
-            spec=spec,
-            limits=self._limits,
-            cgroup=self._cgroup,
-            uid=uid,
-            gid=uid,
-            log_fd=self._log.write_fd,
-            env=guest_env(spec, self._runtime, self._limits, ports),
-            network_ports=ports,
-            saved_dir=saved.folder if saved else None,
-        )
-        self._started = self._runtime.start(request)
+        self._boot_id = self._boot_id if is_same_boot else new_boot_id()
+        ours = Ours(uid, self._log.write_fd, self._boot_id)
+        request = request_of(spec, self._runtime, self._limits, self._cgroup, ours)
+        self._started, beginning = start_from(self._runtime, request, beginning)
+        self._begun_from, self._golden_key = beginning.kind, beginning.key
         self._freezer = Freezer(self._cgroup, self._started)
         self._watchdog = watchdog_of(self._started, request, kill_sandbox=self._kill_for_limit)
-        if saved is not None:
-            open_up_again(spec, self._started)
+        if beginning.folder is not None:
+            self._mark = self._mark if is_same_boot else beginning.mark()
+            open_up_again(spec, self._started, self._mark)
+        if beginning.is_another:
+            rename_inside(spec, self._started)
         self._bridge_deadline = time.monotonic() + _BRIDGE_TIMEOUT_S
 
     def _turn(self) -> None:
@@ -173,7 +173,7 @@ class Keeper:
         if guest_answers(self._spec.control_dir, self._spec.agent_port):
             self._state = KeeperState.RUNNING
             # From here on it is another than the one that was saved.
-            remove_trees([self._spec.sandbox_dir / "saved"])
+            remove_trees([self._spec.sandbox_dir / name for name in BEGINNING_FOLDERS])
             self._tell_ready({"ready": True})
         elif time.monotonic() > self._bridge_deadline:
             self._reason, self._problem = "start-failed", f"the guest did not answer within {_BRIDGE_TIMEOUT_S:.0f} s"
@@ -221,9 +221,9 @@ class Keeper:
         deadline = time.monotonic() + _GONE_TIMEOUT_S
         while (left := descendants(os.getpid())) and time.monotonic() < deadline:
             send_signal(left, signal.SIGKILL)
-            self._reap_all()
+            reap_all()
             time.sleep(0.002)
-        self._reap_all()
+        reap_all()
         self._log.close()
         if not self._cgroup.remove():
             say("a control group is still busy")
@@ -239,11 +239,6 @@ class Keeper:
         self._tell_ready({"error": self._problem})
         for client in self._control.waiting:
             self._control.answer(client, asdict(self._exit))
-
-    def _reap_all(self) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
 
     def _kill_all(self) -> None:
         self._kill_at = 0.0
@@ -268,6 +263,8 @@ class Keeper:
                 return self._freeze()
             case "thaw":
                 return self._thaw()
+            case "copy":
+                return self._copy(Path(request["to"]))
             case "terminate":
                 self._terminate(float(request.get("grace_s", _TERMINATE_GRACE_S)))
                 return None
@@ -277,21 +274,8 @@ class Keeper:
                 return {"error": "no such operation"}
 
     def _status(self) -> KeeperStatus:
-        watchdog = self._watchdog
-        memory_bytes = None if self._runtime.has_own_kernel else self._cgroup.memory_bytes()
-        return KeeperStatus(
-            state=self._state,
-            pid=os.getpid(),
-            exit=self._exit,
-            memory_bytes=memory_bytes if memory_bytes is not None else watchdog.memory_used if watchdog else 0,
-            disk_bytes=watchdog.disk_bytes() if watchdog else 0,
-            pids=watchdog.pids_used if watchdog else 0,
-            kills=tuple(watchdog.kills) if watchdog else (),
-            kill_count=watchdog.kill_count if watchdog else 0,
-            runtime=self._runtime.id,
-            isolation=self._runtime.isolation,
-            limits=limit_words(self._limits, self._cgroup, self._runtime),
-        )
+        facts = KeeperFacts(self._state, self._exit, self._begun_from, self._golden_key)
+        return status_of(facts, self._watchdog, self._runtime, self._limits, self._cgroup)
 
     def _freeze(self) -> dict[str, Any]:
         if self._state is KeeperState.FROZEN:
@@ -299,7 +283,7 @@ class Keeper:
         if self._state is not KeeperState.RUNNING or self._freezer is None:
             return {"error": f"the sandbox is {self._state}"}
         if self._started is not None and self._started.kernel is not None:
-            problem = save(self._spec, self._started)
+            problem = save(self._spec, self._started, self._mark)
             self._started = self._started if problem else None
             if problem:
                 # Then it is frozen in memory.
@@ -309,10 +293,10 @@ class Keeper:
         self._state = KeeperState.FROZEN
         return {}
 
-    def _restore(self) -> dict[str, Any]:
+    def _restore(self, *, is_same_boot: bool) -> dict[str, Any]:
         problem = "its guest does not answer"
         try:
-            self._start()
+            self._start(is_same_boot=is_same_boot)
             if wait_awake(self._spec):
                 self._state = KeeperState.RUNNING
                 remove_trees([self._spec.sandbox_dir / "saved"])
@@ -326,17 +310,31 @@ class Keeper:
             self._started = None
         return {"error": f"restoring failed: {problem}"}
 
-    def _thaw(self) -> dict[str, Any]:
+    def _thaw(self, *, is_same_boot: bool = False) -> dict[str, Any]:
         if self._state is KeeperState.RUNNING:
             return {}
         if self._state is KeeperState.FROZEN and self._started is None:
-            return self._restore()
+            return self._restore(is_same_boot=is_same_boot)
         if self._state is not KeeperState.FROZEN or self._freezer is None:
             return {"error": f"the sandbox is {self._state}"}
         if problem := self._freezer.thaw():
             return {"error": problem}
         self._state = KeeperState.RUNNING
         return {}
+
+    def _copy(self, target: Path) -> dict[str, Any]:
+        """Write a copy of the sandbox down; it goes on as it was, or sleeps on."""
+        was_running = self._state is KeeperState.RUNNING
+        answer = self._freeze()
+        if "error" in answer:
+            return answer
+        try:
+            kind = copy_frozen(self._spec, target, has_own_kernel=self._runtime.has_own_kernel)
+        except OSError as exc:
+            answer = {"error": f"copying failed: {exc}"}
+        else:
+            answer = {"kind": kind}
+        return answer | (self._thaw(is_same_boot=True) if was_running else {})
 
     def _terminate(self, grace_s: float) -> None:
         self._reason = self._reason or "terminated"

@@ -21,6 +21,7 @@ from sbxtui.localcloud.imagetree import ensure_image_tree
 from sbxtui.localcloud.keeper_kill import kill_keeper
 from sbxtui.localcloud.keeper_start import open_bridge
 from sbxtui.localcloud.runtimes.choose import choose_runtime
+from sbxtui.localcloud.runtimes.gvisor_choice import digest_of
 from sbxtui.localcloud.runtimes.interpreter import choose_interpreter
 from sbxtui.localcloud.spec import ExitInfo, KeeperStatus, SandboxSpec, read_exit, write_private
 
@@ -29,6 +30,7 @@ END_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 10.0
 # Suspending to disk writes all of the memory.
 FREEZE_TIMEOUT_S = 150.0
+COPY_TIMEOUT_S = 900.0
 DIAL_TIMEOUT_S = 10.0
 _LOG_TAIL_BYTES = 4096
 _ENDING = ("wait", "terminate")
@@ -67,6 +69,17 @@ class KeeperClient:
     async def thaw(self) -> None:
         """Undo `freeze`."""
         await self._call({"op": "thaw"}, timeout_s=FREEZE_TIMEOUT_S)
+
+    async def copy(self, target: Path) -> str:
+        """Have a copy of the sandbox written, as it stands; it goes on as it was. See `copies`.
+
+        Args:
+            target: The copy's folder; what is there goes. It is on the sandbox's own disk.
+
+        Returns:
+            The copy's kind.
+        """
+        return str((await self._call({"op": "copy", "to": str(target)}, timeout_s=COPY_TIMEOUT_S))["kind"])
 
     async def terminate(self, grace_s: float = 2.0) -> ExitInfo:
         """End the sandbox and remove all it had but `exit.json` and `keeper.log`; returns when that is done.
@@ -223,11 +236,13 @@ def prepare(spec: SandboxSpec) -> SandboxSpec:
     parent = spec.image_tree_parent
     choice = choose_runtime(spec.runtime, parent)
     drops_uid = os.geteuid() == 0 and choice.runtime.needs_dropped_uid
+    has_own_kernel = choice.runtime.has_own_kernel
     return replace(
         spec,
         prepared={
             "image_tree": str(ensure_image_tree(parent).path),
             "program": choice.probe.path,
+            **({"program_sha256": digest_of(Path(choice.probe.path))} if has_own_kernel else {}),
             **choice.probe.how,
             "host_python": str(Path(sys.executable).resolve()),
             **choose_interpreter(parent, is_uid_dropped=drops_uid).to_map(),

@@ -24,8 +24,8 @@ _UID_COUNT = 0x0FF0_0000
 _UID_TRIES = 1000
 _LOCK_TIMEOUT_S = 1.0
 GUEST_FOLDERS = ("work", "home", "tmp")
-# What runsc starts a sandbox from, with the files that are written inside.
-RUNTIME_FOLDERS = ("gvisor", "saved")
+# What a sandbox is started from: by runsc, with the files that are written inside, or to go on.
+RUNTIME_FOLDERS = ("gvisor", "saved", "copied")
 
 
 @dataclass(slots=True)
@@ -141,10 +141,10 @@ def remove_trees(paths: Sequence[Path]) -> None:
     present = [str(path) for path in paths if os.path.lexists(path)]
     if not present:
         return
-    if _run(["/bin/rm", "-rf", "--", *present]) != 0:
+    if run_program(["/bin/rm", "-rf", "--", *present]) != 0:
         for path in paths:
             open_up(path)
-        _run(["/bin/rm", "-rf", "--", *present])
+        run_program(["/bin/rm", "-rf", "--", *present])
 
 
 def remove_remains(spec: SandboxSpec, *, keeps_saved: bool = False) -> None:
@@ -158,7 +158,8 @@ def remove_remains(spec: SandboxSpec, *, keeps_saved: bool = False) -> None:
     file_of(spec).unlink(missing_ok=True)
 
 
-def _run(command: list[str]) -> int:
+def run_program(command: list[str]) -> int:
+    """Run a program of the system to its end, without input or output; its exit code."""
     null = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in (0, 1, 2)]
     pid = os.posix_spawn(command[0], command, {"PATH": "/usr/bin:/bin"}, file_actions=null)
     with contextlib.suppress(ChildProcessError):

@@ -143,6 +143,13 @@ def written_bytes(pid: int) -> int:
     return 0
 
 
+def reap_all() -> None:
+    """Reap what children of this process have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
     """Signal each that still exists."""
     for pid in pids:

@@ -6,15 +6,12 @@ What is saved is good for one restore, by the same runsc and the same copy of th
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable
+from sbxtui.localcloud.copies import FILES, MEMORY, Copy, copy_files, copy_memory, find_copy, finish_copy
 from sbxtui.localcloud.keeper_place import remove_trees
 from sbxtui.localcloud.keeper_start import guest_answers
 from sbxtui.localcloud.runtimes.base import Started
@@ -27,25 +24,19 @@ _WAKE_TIMEOUT_S = 30.0
 _SIGUSR1 = "10"
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A sandbox on disk: the folder of its image, and what it was started with."""
-
-    folder: Path
-    prepared: Mapping[str, str]
-
-
-def find_saved(sandbox_dir: Path) -> Saved | None:
+def find_saved(sandbox_dir: Path) -> Copy | None:
     """The saved sandbox of this folder; None if there is none, or saving was cut short."""
-    try:
-        told = json.loads((sandbox_dir / "saved" / "done.json").read_text())
-        return Saved(sandbox_dir / "saved", {str(key): str(value) for key, value in told["prepared"].items()})
-    except (OSError, ValueError, KeyError, AttributeError):
-        return None
+    return find_copy(sandbox_dir / "saved")
 
 
-def save(spec: SandboxSpec, started: Started) -> str:
-    """Write a running sandbox down and end it; an empty string, or why it failed and runs on (or has ended)."""
+def save(spec: SandboxSpec, started: Started, mark: str) -> str:
+    """Write a running sandbox down and end it; an empty string, or why it failed and runs on (or has ended).
+
+    Args:
+        spec: Which.
+        started: What runs.
+        mark: As in `open_up_again`, for when it fails.
+    """
     assert started.kernel is not None
     runsc = started.kernel.runsc
     folder = spec.sandbox_dir / "saved"
@@ -63,11 +54,10 @@ def save(spec: SandboxSpec, started: Started) -> str:
         runsc.call("checkpoint", *options, timeout_s=SAVE_TIMEOUT_S)
     except RuntimeUnavailable as exc:
         remove_trees([folder])
-        open_up_again(spec, started)
+        open_up_again(spec, started, mark)
         return f"saving failed: {exc.message}"
     wait_for(started.root_pid, _PARK_TIMEOUT_S)
-    told = {"prepared": dict(spec.prepared)}
-    write_private(spec.sandbox_dir / "saved" / "done.json", json.dumps(told), is_durable=True)
+    finish_copy(folder, MEMORY, spec.prepared)
     return ""
 
 
@@ -84,8 +74,8 @@ def _park(spec: SandboxSpec, started: Started) -> None:
         time.sleep(0.002)
 
 
-def open_up_again(spec: SandboxSpec, started: Started) -> None:
-    """Let the bridge listen. What stands in the file is new each time: the guest renews its boot id by it."""
+def open_up_again(spec: SandboxSpec, started: Started, mark: str) -> None:
+    """Let the bridge listen. By another mark than before, the guest sees that it was restored."""
     assert started.kernel is not None
     runsc = started.kernel.runsc
     marker = spec.control_dir / "open"
@@ -93,7 +83,7 @@ def open_up_again(spec: SandboxSpec, started: Started) -> None:
     # is faster, its guest does not wake, and that is told.
     remove_trees([marker])
     with contextlib.suppress(OSError):
-        write_private(marker, secrets.token_hex(16))
+        write_private(marker, mark)
         if runsc.uid is not None and runsc.gid is not None:
             os.chown(marker, runsc.uid, runsc.gid, follow_symlinks=False)
 
@@ -106,3 +96,24 @@ def wait_awake(spec: SandboxSpec) -> bool:
             return True
         time.sleep(0.004)
     return False
+
+
+def copy_frozen(spec: SandboxSpec, target: Path, *, has_own_kernel: bool) -> str:
+    """Write a copy of a sandbox that is frozen; its kind.
+
+    Raises:
+        OSError: It cannot be; nothing of the copy is left.
+    """
+    if has_own_kernel:
+        return copy_sleeping(spec.sandbox_dir, target)
+    copy_files(spec.sandbox_dir, spec.prepared, target)
+    return FILES
+
+
+def copy_sleeping(sandbox_dir: Path, target: Path) -> str:
+    """The same for one that sleeps on disk, with or without a keeper."""
+    saved = find_saved(sandbox_dir)
+    if saved is None:
+        raise OSError("its kernel could not be saved; the sandbox's log says why")
+    copy_memory(saved, target)
+    return MEMORY

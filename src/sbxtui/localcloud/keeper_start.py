@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.localcloud.cgroups import Cgroup
@@ -22,7 +23,32 @@ from sbxtui.localcloud.watchdog import Watchdog, Watched
 _ANSWER_TIMEOUT_S = 1.0
 
 
-def network_ports(spec: SandboxSpec) -> dict[int, int]:
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """What a keeper has for its sandbox; as `StartRequest` calls it."""
+
+    uid: int | None
+    log_fd: int
+    boot_id: str
+
+
+def request_of(spec: SandboxSpec, runtime: Runtime, limits: Limits, cgroup: Cgroup, ours: Ours) -> StartRequest:
+    """The order to a runtime."""
+    ports = {} if runtime.has_own_network else _network_ports(spec)
+    return StartRequest(
+        spec=spec,
+        limits=limits,
+        cgroup=cgroup,
+        uid=ours.uid,
+        gid=ours.uid,
+        log_fd=ours.log_fd,
+        env=guest_env(spec, runtime, limits, ports),
+        network_ports=ports,
+        boot_id=ours.boot_id,
+    )
+
+
+def _network_ports(spec: SandboxSpec) -> dict[int, int]:
     """Free ports of the host that stand for the guest's own, in a runtime that shares the host's network."""
     agent, hook = free_ports(2)
     return {spec.agent_port: agent, spec.hook_port: hook}
@@ -86,24 +112,6 @@ def watchdog_of(started: Started, request: StartRequest, *, kill_sandbox: Callab
         meminfo=MemInfo.of(spec),
     )
     return Watchdog(watched, kill_sandbox=kill_sandbox)
-
-
-def limit_words(limits: Limits, cgroup: Cgroup, runtime: Runtime) -> dict[str, str]:
-    """What enforces each limit here, for people."""
-    if runtime.has_own_kernel:
-        pids = "the sandbox's own control group"
-        memory = "watchdog inside" + (", cgroup above it" if "memory" in cgroup.dirs else ", the host's above it")
-        cpu = "cgroup" if "cpu" in cgroup.dirs else "affinity"
-        return {"memory": memory, "pids": pids, "cpu": cpu, "disk": "watchdog", "tmpfs": "size of the mount"}
-    pids = "rlimit and watchdog" if runtime.has_own_network else "watchdog"
-    quota_cpus = len(os.sched_getaffinity(0))
-    return {
-        "memory": "cgroup" if "memory" in cgroup.dirs else "watchdog",
-        "pids": "cgroup and watchdog" if "pids" in cgroup.dirs else pids,
-        "cpu": "cgroup" if "cpu" in cgroup.dirs else "affinity" if limits.vcpus < quota_cpus else "all processors",
-        "disk": "watchdog",
-        "tmpfs": "size of the mount" if runtime.has_own_network else "counted as disk",
-    }
 
 
 def open_bridge(control_dir: Path) -> int:

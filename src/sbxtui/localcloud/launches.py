@@ -48,14 +48,15 @@ def new_record(
 ) -> Record:
     """A fresh PENDING sandbox."""
     idle = params.get("idlePolicy")
+    base = image.made_of or image
     return Record(
         id=f"microvm-{uuid.uuid4()}",
         state=SandboxState.PENDING,
-        image_name=image.name,
-        image_arn=image.arn,
+        image_name=base.name,
+        image_arn=base.arn,
         image_version=IMAGE_VERSION,
         memory_mib=image.memory_mib,
-        runtime=runtime,
+        runtime=image.runtime or runtime,
         endpoint_port=endpoint_port,
         started_at=datetime.now(UTC),
         token_key=params.get("clientToken", ""),
@@ -65,6 +66,7 @@ def new_record(
         and IdleRule(idle["maxIdleDurationSeconds"], idle["suspendedDurationSeconds"], idle["autoResumeEnabled"]),
         max_duration_s=params.get("maximumDurationInSeconds", world.default_max_duration_s),
         execution_role_arn=params.get("executionRoleArn", ""),
+        origin=image.name if image.made_of else "",
         ingress_connectors=tuple(params.get("ingressNetworkConnectors", ()))
         or (managed_connector(world.catalog.region, "HTTP_INGRESS"),),
     )

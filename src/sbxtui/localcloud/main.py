@@ -39,18 +39,24 @@ from sbxtui.localcloud.egress.routes import NetworkApi
 from sbxtui.localcloud.egress.service import Egress
 from sbxtui.localcloud.egress.vault import Vault
 from sbxtui.localcloud.endpoints import EndpointFactory
+from sbxtui.localcloud.extensions import Extensions
 from sbxtui.localcloud.fleet import Fleet
 from sbxtui.localcloud.found import CloudFile, remember_port, remembered_port
+from sbxtui.localcloud.golden_shelf import clear_trials
 from sbxtui.localcloud.homelock import HomeLock, hold_home
 from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.keys import HomeKeys, load_or_make_keys
 from sbxtui.localcloud.logsapi import LogsApi
+from sbxtui.localcloud.origins import with_copies
 from sbxtui.localcloud.records import RecordStore
 from sbxtui.localcloud.routes import Api
 from sbxtui.localcloud.runtimes.choose import Choice, choose_runtime
 from sbxtui.localcloud.runtimes.gvisor_probe import build_age
 from sbxtui.localcloud.server import App
 from sbxtui.localcloud.sigv4 import Verifier
+from sbxtui.localcloud.snapshot_routes import PREFIX as SNAPSHOTS
+from sbxtui.localcloud.snapshot_routes import SnapshotApi
+from sbxtui.localcloud.snapshots import SnapshotStore
 from sbxtui.localcloud.world import World
 
 log = logging.getLogger(__name__)
@@ -211,16 +217,20 @@ async def _serve(options: Options, lock: HomeLock) -> None:
     context, ca_file = server_context(options.local_dir / "ca")
     choice = await asyncio.to_thread(_choose, options)
     # Before anything is adopted: what killed keepers left is gone, and how their sandboxes ended is written down.
+    snapshots = _snapshots(options)
+    await asyncio.to_thread(snapshots.sweep)
     await asyncio.to_thread(sweep, options.trees, options.sockets)
-    world = _world(options, keys, choice)
+    world = _world(options, keys, choice, snapshots)
+    await asyncio.to_thread(clear_trials, world)
     lifetime = _Lifetime(options.exit_when_idle_s)
     listening = _listen(options)
     egress = _egress(options, world)
-    async with Fleet(world, EndpointFactory(context, keys).open, egress) as fleet:
+    async with Fleet(world, EndpointFactory(context, keys).open, egress, snapshots) as fleet:
         _install_signals(lifetime, fleet)
         verifier = Verifier(keys.access_key_id, keys.secret_access_key, REGION)
         logs = LogsApi(fleet.records, world.sandbox_dir)
-        app = App(Api(fleet, world.catalog, keys), NetworkApi(egress), logs, verifier, ACCOUNT_ID, lifetime.touch)
+        extensions = Extensions({SNAPSHOTS: SnapshotApi(fleet.origins), "/": NetworkApi(egress)})
+        app = App(Api(fleet, world.catalog, keys), extensions, logs, verifier, ACCOUNT_ID, lifetime.touch)
         serving = asyncio.create_task((server := _Server(_uvicorn_config(app))).serve(sockets=[listening]))
         told = _told(options, keys, listening.getsockname()[1], ca_file, choice)
         options.cloud_file.write(told)
@@ -245,10 +255,17 @@ def _egress(options: Options, world: World) -> Egress:
     return Egress(world, PolicyStore(options.local_dir / "network"), secrets)
 
 
-def _world(options: Options, keys: HomeKeys, choice: Choice) -> World:
+def _snapshots(options: Options) -> SnapshotStore:
+    # Trees may be shared by homes; the folder of a home's sockets is its own.
+    copies_dir = options.trees / ".snapshots" / str(options.sockets).strip("/").replace("/", "-")
+    return SnapshotStore(options.local_dir / "snapshots", copies_dir)
+
+
+def _world(options: Options, keys: HomeKeys, choice: Choice, snapshots: SnapshotStore) -> World:
+    records = RecordStore(options.local_dir / "sandboxes")
     return World(
-        records=RecordStore(options.local_dir / "sandboxes"),
-        catalog=Catalog(REGION, ACCOUNT_ID, keys.created_at),
+        records=records,
+        catalog=with_copies(Catalog(REGION, ACCOUNT_ID, keys.created_at), records, snapshots),
         trees_dir=options.trees,
         sockets_dir=options.sockets,
         time_scale=options.time_scale,

@@ -34,7 +34,8 @@ class IdleRule:
 class Record:
     """One sandbox. `max_duration_s` None: no cap. `token_key` is empty when the launch named no client token.
 
-    `fingerprint` is of the launch request without its token: a replay must have the same one.
+    `fingerprint` is of the launch request without its token: a replay must have the same one. `origin` is empty, or
+    names the copy it goes on from; its image is that copy's.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Record:
     suspended_at: datetime | None = None
     terminated_at: datetime | None = None
     state_reason: str = ""
+    origin: str = ""
 
     def with_changes(self, **changes: Any) -> Record:
         """A copy with some fields replaced."""
@@ -105,6 +107,13 @@ class RecordStore:
             except ValueError as exc:
                 log.error("the record %s is damaged (%s); kept as .damaged", path.name, exc)
                 path.replace(path.with_suffix(".damaged"))
+
+    def load(self, sandbox_id: str) -> Record | None:
+        """The record of one; None if there is none that can be read."""
+        try:
+            return Record.from_json(self._path(sandbox_id).read_text())
+        except (OSError, ValueError):
+            return None
 
     def damaged_text(self, sandbox_id: str) -> str:
         """What a record said that was kept aside; empty if there is none."""

@@ -108,7 +108,7 @@ class Api:
         return self._catalog.details(self._catalog.by_arn(params["imageIdentifier"]))
 
     async def _list_images(self, params: Params) -> dict[str, Any]:
-        rows = [((image.name,), image) for image in self._catalog.images()]
+        rows = [((image.name,), image) for image in self._catalog.all_images()]
         page, token = self._page("ListMicrovmImages", params, rows, is_newest_first=False)
         # As on the platform, the filter looks at one page only: a page may be empty and still have a next one.
         wanted = [image for image in page if params.get("nameFilter", "") in image.name]

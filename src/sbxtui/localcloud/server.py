@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sbxtui.localcloud import faults, logsapi, sts
-from sbxtui.localcloud.egress.routes import PREFIX, NetworkApi
+from sbxtui.localcloud.extensions import PREFIX, Extensions
 from sbxtui.localcloud.faults import Fault, FaultBody
 from sbxtui.localcloud.logsapi import LogsApi
 from sbxtui.localcloud.model import decode_input, find_operation, response_status
@@ -46,14 +46,14 @@ class App:
     def __init__(
         self,
         api: Api,
-        network_api: NetworkApi,
+        extensions: Extensions,
         logs_api: LogsApi,
         verifier: Verifier,
         account_id: str,
         on_request: Callable[[], None],
     ) -> None:
         self._api = api
-        self._network_api = network_api
+        self._extensions = extensions
         self._logs_api = logs_api
         self._verifier = verifier
         self._account_id = account_id
@@ -96,7 +96,7 @@ class App:
         if service == "sts":
             return Answer(200, sts.answer(request, self._account_id, self._verifier.access_key_id), "text/xml")
         if request.raw_path.startswith(PREFIX):
-            return Answer(200, json.dumps(await self._network_api.answer(request)).encode())
+            return Answer(200, json.dumps(await self._extensions.answer(request)).encode())
         operation, labels = find_operation(request.method, request.raw_path)
         if not self._api.supports(operation):
             raise faults.unsupported(operation)

@@ -169,7 +169,11 @@ class ExitInfo:
 
 @dataclass(frozen=True, slots=True)
 class KeeperStatus:
-    """A sandbox as its keeper sees it now. `kills` holds the last 64, oldest first; `kill_count` counts all."""
+    """A sandbox as its keeper sees it now. `kills` holds the last 64, oldest first; `kill_count` counts all.
+
+    `begun_from` says what it was started from (`cold`, `saved`, `copy`, `golden`); one that is cold with a `golden_key`
+    would have begun with the golden image of that key, had there been one.
+    """
 
     state: KeeperState
     pid: int
@@ -182,6 +186,8 @@ class KeeperStatus:
     runtime: str
     isolation: str
     limits: Mapping[str, str]
+    begun_from: str = ""
+    golden_key: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe."""

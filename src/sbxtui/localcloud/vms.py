@@ -9,33 +9,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sbxtui.core.errors import GuestUnreachable, SbxError
 from sbxtui.core.model import SandboxState
-from sbxtui.core.text import harmless_line
 from sbxtui.localcloud import catalog, faults
+from sbxtui.localcloud.adoption import find_keeper
 from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.endings import exit_reason, reason_without_keeper
-from sbxtui.localcloud.hooks import HookOutcome, call_hook, wait_healthy
-from sbxtui.localcloud.keeper_client import KeeperClient, adopt_keeper, start_keeper
+from sbxtui.localcloud.hooks import HookOutcome, call_hook
+from sbxtui.localcloud.keeper_client import KeeperClient, start_keeper
 from sbxtui.localcloud.keeper_place import remove_remains
-from sbxtui.localcloud.keeper_save import find_saved
+from sbxtui.localcloud.keeper_save import copy_sleeping, find_saved
+from sbxtui.localcloud.launching import Populate, greet, launch_problem, nothing_to_populate
 from sbxtui.localcloud.records import Record
 from sbxtui.localcloud.spec import ExitInfo, KeeperState, read_exit
 from sbxtui.localcloud.streams import Traffic
 from sbxtui.localcloud.waits import unless_set, wait_end
-from sbxtui.localcloud.world import World, has_living_keeper
+from sbxtui.localcloud.world import World
 
 log = logging.getLogger(__name__)
 
-HEALTHY_TIMEOUT_S = 60.0
 TERMINATE_GRACE_S = 2.0
-ADOPT_TIMEOUT_S = 5.0
 # A call right after a restart waits this long for what the sandbox's keeper says.
 LOOK_UP_TIMEOUT_S = 15.0
-_ADOPT_RETRY_S = 0.1
-_ASLEEP = (SandboxState.SUSPENDED, SandboxState.SUSPENDING)
+# A running one is saved for the moment in which it is copied.
+_MAY_SLEEP = (SandboxState.SUSPENDED, SandboxState.SUSPENDING, SandboxState.RUNNING)
 
 
 class NotReachable(Exception):
@@ -45,8 +45,9 @@ class NotReachable(Exception):
 class Vm:
     """One sandbox. `record` is what the disk holds; `traffic` is its endpoint's."""
 
-    def __init__(self, record: Record, world: World) -> None:
+    def __init__(self, record: Record, world: World, populate: Populate = nothing_to_populate) -> None:
         self.record = record
+        self._populate = populate
         self.traffic = Traffic()
         self.changed = asyncio.Event()
         self._world = world
@@ -140,6 +141,22 @@ class Vm:
             await self._end_keeper()
             await self._finish(reason)
 
+    async def copy_to(self, target: Path) -> str:
+        """Write a copy of it, with which another may go on; itself goes on, or sleeps on. The copy's kind.
+
+        Raises:
+            Fault: 409 in any other state, 500 when there is no copy.
+        """
+        await self._until_known()
+        async with self._lock:
+            self.check_is(SandboxState.RUNNING, SandboxState.SUSPENDED)
+            try:
+                if self._keeper is None:
+                    return await asyncio.to_thread(copy_sleeping, self._world.sandbox_dir(self.record.id), target)
+                return await self._keeper.copy(target)
+            except (SbxError, OSError) as exc:
+                raise faults.internal(f"MicroVM {self.record.id} could not be copied: {exc}") from exc
+
     def check_is(self, *states: SandboxState) -> None:
         """Refuse a call in the wrong state.
 
@@ -207,10 +224,10 @@ class Vm:
             self.known.set()
 
     async def _reconcile(self) -> None:
-        await self._adopt()
+        self._keeper = await find_keeper(self._world, self.record)
         if self._keeper is not None:
             self._keeper_settled.set()
-        if self._keeper is None and self._is_saved() and self.state in _ASLEEP:
+        if self._keeper is None and self._is_saved() and self.state in _MAY_SLEEP:
             # It sleeps on disk; whatever ended its keeper and its machine, it is resumed as ever.
             at = self.record.suspended_at or _now()
             await self._set(state=SandboxState.SUSPENDED, suspended_at=at, must=True)
@@ -246,18 +263,6 @@ class Vm:
                 case _:
                     return
 
-    async def _adopt(self) -> None:
-        directory, keeper_socket = self._world.sandbox_dir(self.record.id), self._world.keeper_socket(self.record.id)
-        # A keeper that was being started when the last process died may need a moment until it listens.
-        was_begun = self.state is SandboxState.PENDING and (directory / "spec.json").exists()
-        deadline = asyncio.get_running_loop().time() + (ADOPT_TIMEOUT_S if was_begun else 0)
-        while (keeper := await adopt_keeper(keeper_socket)) is None:
-            is_late = asyncio.get_running_loop().time() >= deadline
-            if read_exit(directory) is not None or (is_late and not has_living_keeper(keeper_socket)):
-                return
-            await asyncio.sleep(_ADOPT_RETRY_S)
-        self._keeper = keeper
-
     # The keeper's side
 
     async def watch_exit(self) -> None:
@@ -271,6 +276,9 @@ class Vm:
                 # Its keeper was killed while it sleeps on disk: another will wake it.
                 self._keeper = None
                 self._keeper_settled.clear()
+                async with self._lock:
+                    if self.state is SandboxState.RUNNING:
+                        await self._set(state=SandboxState.SUSPENDED, suspended_at=_now(), must=True)
         self._ending.set()
         self.traffic.cut_all()
         async with self._lock:
@@ -283,24 +291,15 @@ class Vm:
         """Do it; the reason it failed, or nothing."""
         try:
             if self._keeper is None:
+                await unless_set(self._ending, self._populate(self.record))
                 self._keeper = await start_keeper(self._world.spec_of(self.record))
                 self._keeper_settled.set()
-            outcome = await unless_set(self._ending, self._greet(self._keeper))
-        except SbxError as exc:
-            return harmless_line(exc.message)
-        except TimeoutError:
-            return f"The guest did not answer its health check within {HEALTHY_TIMEOUT_S:g} s."
-        except OSError as exc:
-            return harmless_line(f"The sandbox could not be started: {exc.strerror or exc}")
+            outcome = await unless_set(self._ending, greet(self._keeper, self.record))
+        except (SbxError, faults.Fault, OSError, TimeoutError) as exc:
+            return launch_problem(exc)
         if outcome is None:
             return exit_reason(self._exit) if self._exit else "Success."
         return "" if outcome.is_ok else outcome.reason
-
-    async def _greet(self, keeper: KeeperClient) -> HookOutcome:
-        async with asyncio.timeout(HEALTHY_TIMEOUT_S):
-            await wait_healthy(keeper.dial, catalog.AGENT_PORT)
-        payload = {"microvmId": self.record.id, "runHookPayload": self.record.payload}
-        return await call_hook(keeper.dial, catalog.HOOK_PORT, "run", timeout_s=catalog.RUN_TIMEOUT_S, payload=payload)
 
     async def _suspend(self, if_idle_s: float = 0.0) -> None:
         keeper = self._require_keeper()

@@ -150,7 +150,8 @@ def _sandbox(row: Registration, state: SandboxState, seen_at: datetime | None, r
         name=row.name,
         id=row.id,
         state=state,
-        image_arn=row.request.image_arn,
+        # A copy is launched as an image of its own; people know it by what it is a copy of.
+        image_arn=str(row.facts.get("image_arn") or row.request.image_arn),
         image_version=row.request.image_version,
         created_at=row.created_at,
         endpoint=row.endpoint,

@@ -18,6 +18,7 @@ from typing import Any
 from sbxtui.control.api import ControlApi
 from sbxtui.core.errors import (
     AccessDenied,
+    ImageNotFound,
     NameTaken,
     NotFound,
     PolicyDenied,
@@ -30,7 +31,7 @@ from sbxtui.core.errors import (
     Unsupported,
     UsageError,
 )
-from sbxtui.core.model import OLD_GUEST, Context, Registration, SandboxRecord, SandboxState
+from sbxtui.core.model import OLD_GUEST, Context, ContextKind, Registration, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name, generate_name
 from sbxtui.core.text import iso
 from sbxtui.guest.client import GuestClient, Hello
@@ -59,8 +60,8 @@ _CAN_BE_MADE_READY = (SandboxState.PENDING, SandboxState.RUNNING)
 _REFUSALS = (UsageError, NotFound, AccessDenied, PolicyDenied, QuotaExceeded, RuntimeUnavailable, Unsupported)
 
 
-async def _nothing() -> None:
-    return
+async def nothing() -> None:
+    """Makes no room."""
 
 
 class Launcher:
@@ -90,7 +91,7 @@ class Launcher:
         options: CreateOptions,
         *,
         on_progress: Callable[[str], None] = lambda words: None,
-        make_room: Callable[[], Awaitable[None]] = _nothing,
+        make_room: Callable[[], Awaitable[None]] = nothing,
     ) -> Registration:
         """Create a sandbox and wait until its guest answers.
 
@@ -121,7 +122,7 @@ class Launcher:
         try:
             bound = await self._run(plane, registration)
             on_progress(f"waiting for {registration.name} to answer")
-            return await self._make_ready(bound, _READY_DEADLINE_S)
+            return await self._make_ready(bound, options.origin.ready_s if options.origin else _READY_DEADLINE_S)
         except asyncio.CancelledError:
             await asyncio.shield(self._abandon(plane, registration))
             raise
@@ -145,8 +146,17 @@ class Launcher:
                 recovered.append(bound if is_done else await self._make_ready(bound, _RECOVERY_DEADLINE_S))
             except SbxError as exc:
                 log.info("could not finish the launch of %s: %s", row.name, exc.message)
-                await self._put_off(row)
+                if not row.id and self._never_was(exc):
+                    await self._drop(row, exc.message)
+                else:
+                    await self._put_off(row)
         return recovered
+
+    def _never_was(self, exc: SbxError) -> bool:
+        """Whether a replay was refused for good: the local cloud looks for what the first call made before it looks at
+        what it was to be made from, which may be gone by now.
+        """
+        return isinstance(exc, ImageNotFound) and self._context.kind is ContextKind.LOCAL
 
     def _unfinished(self) -> list[Registration]:
         """Launches whose process died, now ours: never answered, or answered without having got their environment."""
@@ -238,7 +248,7 @@ class Launcher:
             raise
         await apply_at_launch(self._planes, registration)
         try:
-            await guest.launch(env=given["env"], workdir=given["workdir"])
+            await guest.launch(env=given["env"], workdir=given["workdir"], keeps_env=bool(given.get("keeps_env")))
         except UsageError as exc:
             await self._end(registration, f"its guest refused how it was to be launched: {exc.message}")
             raise

@@ -46,6 +46,20 @@ class CreateOptions:
     workdir: str = ""
     purpose: str = ""
     budget_usd: float = 0.0
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a sandbox goes on from, beside its image.
+
+    `facts` are kept with its row. With `has_memory` its guest knows the other's environment, and what a person gives
+    goes on top of that. `ready_s` is how long it may take until it answers.
+    """
+
+    facts: Mapping[str, object]
+    has_memory: bool
+    ready_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,8 @@ class LaunchPlan:
 
     def facts(self) -> dict[str, object]:
         """What the row keeps. `launch` goes once the guest has it: a replay after a crash must give the same."""
+        origin = self.options.origin
+        keeps = {"keeps_env": True} if origin and origin.has_memory else {}
         return {
             "purpose": self.options.purpose,
             **({BUDGET: self.options.budget_usd} if self.options.budget_usd else {}),
@@ -89,7 +105,8 @@ class LaunchPlan:
             "memory_mib": self.version.memory_mib,
             # Never the values: facts are shown to everybody.
             "env_names": sorted(self.env),
-            "launch": {"env": dict(self.env), "workdir": self.workdir},
+            "launch": {"env": dict(self.env), "workdir": self.workdir, **keeps},
+            **(origin.facts if origin else {}),
         }
 
 
@@ -113,10 +130,11 @@ async def plan_launch(
     if options.memory_mib:
         check_memory_mib(options.memory_mib)
     _check_times(options)
-    env = {**settings.env, **options.env}
+    has_env = options.origin is not None and options.origin.has_memory
+    env = {**({} if has_env else settings.env), **options.env}
     _check_env(env)
     # The image has its own working folder; only somebody who named another one means another one.
-    workdir = options.workdir or (settings.workdir if "workdir" in settings.sources else "")
+    workdir = options.workdir or (settings.workdir if "workdir" in settings.sources and not has_env else "")
     if workdir and not workdir.startswith("/"):
         raise UsageError(f"the working folder `{workdir}` is no absolute path", hint="--workdir /work")
     version = await _image_version(settings, defaults, plane, options)

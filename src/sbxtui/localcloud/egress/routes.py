@@ -19,7 +19,6 @@ from sbxtui.localcloud import faults
 from sbxtui.localcloud.egress.service import Egress
 from sbxtui.localcloud.sigv4 import HttpRequest
 
-PREFIX = "/sbx/"
 MAX_WAIT_S = 20.0
 
 _PATH = re.compile(r"/sbx/v1/sandboxes/([A-Za-z0-9-]{1,80})/network(/log)?")

@@ -53,7 +53,8 @@ class Interpreter:
 class StartRequest:
     """One sandbox to start. `uid`/`gid` are whom it runs as; None leaves the keeper's own.
 
-    With a `saved_dir` the sandbox goes on from there. `log_fd` takes stdout and stderr.
+    With a `saved_dir` the sandbox goes on from there. `log_fd` takes stdout and stderr. `boot_id` is what a kernel of
+    its own calls this start, as a UUID.
     `network_ports` maps the ports the guest's contract names to those really used.
     """
 
@@ -66,6 +67,7 @@ class StartRequest:
     env: Mapping[str, str]
     network_ports: Mapping[int, int] = field(default_factory=dict)
     saved_dir: Path | None = None
+    boot_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

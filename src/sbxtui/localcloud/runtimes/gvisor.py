@@ -89,6 +89,7 @@ def bundle_of(request: StartRequest) -> Bundle:
         hostname=spec.hostname,
         control_dir=spec.control_dir,
         binds=host_binds(interpreter, spec.prepared["image_tree"]),
+        boot_id=request.boot_id,
         links={f"/opt/sbx/bin/{name}": python for name in ("python", "python3")},
     )
 

@@ -23,6 +23,7 @@ _TOOLS = {
     "newgidmap": '#!/bin/sh\necho deny > "/proc/$1/setgroups"\necho "$2 $3 $4" > "/proc/$1/gid_map"\n',
 }
 _OPEN_FILES = 65_536
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _READ_ONLY = ("bind", "ro", "nosuid", "nodev")
 
 
@@ -44,6 +45,7 @@ class Bundle:
     workdir: str = "/work"
     hostname: str = "sandbox"
     control_dir: Path | None = None
+    boot_id: str = ""
     binds: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
 
@@ -70,6 +72,8 @@ class Bundle:
             (self.tools_dir / name).write_text(script)
             (self.tools_dir / name).chmod(0o755)
         (self.folder / "config.json").write_text(json.dumps(self.config()))
+        (self.folder / "boot_id").write_text(f"{self.boot_id}\n")
+        (self.folder / "boot_id").chmod(0o644)
         for folder, _, names in os.walk(self.folder):
             # Whatever the umask: inside, everybody may look.
             Path(folder).chmod(0o700 if folder == str(self.folder) else 0o755)
@@ -140,6 +144,9 @@ class Bundle:
             _mount("/sys", "sysfs", "nosuid", "noexec", "nodev", "ro"),
             _mount("/sys/fs/cgroup", "cgroup", "nosuid", "noexec", "nodev"),
         ]
+        if self.boot_id:
+            # A kernel that was restored has the one of the first start, and so have all that were from one image.
+            mounts.append(_mount(_BOOT_ID, "bind", *_READ_ONLY, source=str(self.folder / "boot_id")))
         for path, source in self.binds.items():
             mounts.append(_mount(path, "bind", *_READ_ONLY, source=source))
         if self.control_dir is not None:
