@@ -18,7 +18,7 @@ from tests.support.sbx import Sbx
 Era = Literal["auto", "legacy"]
 ERAS: tuple[Era, ...] = ("auto", "legacy")
 CLIENT = "test-agent"
-_INITIALIZE = {
+INITIALIZE = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
     "clientInfo": {"name": CLIENT, "version": "1"},
@@ -110,7 +110,7 @@ class Lines:
 
     def initialize(self) -> dict[str, Any]:
         """The handshake of the older era; what the server says of itself."""
-        result: dict[str, Any] = self.ask("initialize", _INITIALIZE)["result"]
+        result: dict[str, Any] = self.ask("initialize", INITIALIZE)["result"]
         self.notify("notifications/initialized")
         return result
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sbxtui.cli import show
 from sbxtui.cli.call import ACTOR, Call
+from sbxtui.cli.output import tell
 from sbxtui.core.errors import UsageError
 from sbxtui.core.text import iso, short_age
 from sbxtui.settings import locate_home
@@ -15,10 +18,11 @@ from sbxtui.store.clients import Allowed, McpClient
 
 if TYPE_CHECKING:
     from sbxtui.mcp_server.config import Client, Launch
+    from sbxtui.mcp_server.options import Options
 
 
-def serve(call: Call) -> int:
-    """Serve one client at standard input and output."""
+def serve(call: Call) -> int | Coroutine[Any, Any, int]:
+    """Serve one client at standard input and output, or several over HTTP."""
     from sbxtui.mcp_server.options import Options
     from sbxtui.mcp_server.serve import serve_stdio
 
@@ -29,7 +33,28 @@ def serve(call: Call) -> int:
         tools=_listed(args.tools),
         is_read_only=args.read_only,
     )
+    if args.http:
+        return _serve_http(call, options)
+    if args.token_file:
+        raise UsageError("--token-file is of --http", hint="a client that starts us needs no token")
     return serve_stdio(call.settings, options)
+
+
+async def _serve_http(call: Call, options: Options) -> int:
+    from sbxtui.mcp_server.http import listening, serve_http, url_of
+
+    call.out.ends_by_interrupt = True
+    file = call.args.token_file
+    token = Path(file).read_text("ascii").strip() if file else secrets.token_urlsafe(32)
+    if not token:
+        raise UsageError(f"{file} holds no token", hint="put one line of letters and digits into it")
+    listener = listening(call.args.http)
+    call.out.line(url_of(listener))
+    call.out.result({"url": url_of(listener)})
+    if not file:
+        tell(f"clients send `Authorization: Bearer {token}`\n")
+    await serve_http(call.settings, options, listener, token)
+    return 0
 
 
 def config(call: Call) -> int:

@@ -39,6 +39,8 @@ def add_mcp_verbs(add: Adder) -> None:
     flag = serve.add_argument
     flag("--toolsets", default="", metavar="LIST", help="core, files, observe, images, links or all (default: all)")
     flag("--tools", default="", metavar="LIST", help="only these tools, and those of --toolsets")
+    flag("--http", default="", metavar="ADDR", help="serve over HTTP instead, like 127.0.0.1:8765; loopback only")
+    flag("--token-file", default="", metavar="FILE", help="of --http: what clients send (default: made up and told)")
     flag("--read-only", action="store_true", help="only tools that change nothing")
     config = verbs("config", "mcp:config", "print what a client's configuration needs, or write it there")
     config.add_argument("--write", action="store_true", help="put it into the client's file; keeps a copy of it")
