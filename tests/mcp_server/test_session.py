@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from tests.support.mcp_process import ERAS, Era, data_of, error_of, mcp_client
-from tests.support.sbx import Sbx
+from tests.support.mcp_process import ERAS, Era, data_of, error_of, mcp_client, mcp_lines
+from tests.support.sbx import Sbx, is_running_in
+
+DEADLINE_S = 60
 
 
 async def call(client: Client, tool: str, **arguments: object) -> dict[str, Any]:
@@ -40,3 +42,50 @@ async def test_an_agent_makes_a_sandbox_works_in_it_and_removes_it(sbx: Sbx, era
     events = [json.loads(line) for line in sbx.ok("events", name, "--json").stdout.splitlines()]
     assert {event["actor"].partition("#")[0] for event in events} == {"mcp:test-agent"}
     assert {"sandbox.tracked", "files.write", "job.start"} <= {event["kind"] for event in events}
+
+
+def test_a_client_that_dies_leaves_its_sessions_and_nothing_else(sbx: Sbx) -> None:
+    sbx.ok("create", "left", "--memory", "512")
+    with mcp_lines(sbx) as server:
+        server.initialize()
+        told = server.call("sandbox_exec_start", name="left", command="sleep", args=["1111"])
+        session = json.loads(told["content"][0]["text"])["data"]["session_id"]
+        kept = server.call("sandbox_shell", name="left", command="sleep 2222; true", wait_ms=1)
+        assert json.loads(kept["content"][0]["text"])["data"]["state"] == "running"
+        server.send(
+            "tools/call", {"name": "sandbox_shell", "arguments": {"name": "left", "command": "sleep 3333; true"}}
+        )
+        while not is_running_in(sbx, "left", "sleep 3333"):
+            # One slow call holds up no other.
+            assert server.ask("ping")["result"] == {}
+        server.hang_up()
+        assert server.process.wait(DEADLINE_S) == 0
+        assert server.stderr() == ""
+    assert is_running_in(sbx, "left", "sleep 1111") and is_running_in(sbx, "left", "sleep 2222")
+    while is_running_in(sbx, "left", "sleep 3333"):
+        pass
+    assert session in sbx.ok("jobs", "left", "-q").out
+    assert sbx.ok("mcp", "ls", "--json").json == []
+
+
+@pytest.mark.soak
+def test_fifty_servers_killed_in_the_middle_leave_nothing_behind(sbx: Sbx) -> None:
+    tools: list[tuple[str, dict[str, object]]] = [
+        ("sandbox_run", {"command": "sleep 60", "memory": 512}),
+        ("sandbox_list", {}),
+        ("sandbox_create", {"memory": 512}),
+    ]
+    for number in range(50):
+        with mcp_lines(sbx) as server:
+            server.initialize()
+            tool, arguments = tools[number % len(tools)]
+            server.send("tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}})
+            server.read()
+    # The next one finishes or takes back what they began.
+    while any("run" in str(row["labels"]) or row["state"] == "PENDING" for row in sbx.ok("ls", "--json").json):
+        pass
+    names = [name for name in sbx.ok("ls", "-q").out.split() if name != "left"]
+    for name in names:
+        assert sbx.ok("exec", name, "--", "true").code == 0
+        sbx.ok("rm", name, "--yes")
+    assert sbx.ok("mcp", "ls", "--json").json == []

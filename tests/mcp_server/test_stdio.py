@@ -8,9 +8,12 @@ import select
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+from mcp_types import JSONRPCResponse
 
+from sbxtui.mcp_server.stdio import _encoded
 from tests.support.mcp_process import mcp_lines
 from tests.support.sbx import Sbx
 
@@ -92,3 +95,34 @@ def test_a_server_whose_parent_died_ends_though_its_pipe_is_held_open(bare: Sbx)
         finally:
             os.kill(holder, signal.SIGKILL)
             os.close(death)
+
+
+# Prints to standard output, and reads from standard input, as soon as anything large is imported.
+_CHATTY = """
+import builtins, os, sys
+real = builtins.__import__
+def chatty(name, *rest, **more):
+    if name == "mcp_types" and name not in sys.modules:
+        print("hello from an import")
+        os.write(1, b"and past Python\\n")
+        os.read(0, 10)
+    return real(name, *rest, **more)
+builtins.__import__ = chatty
+"""
+
+
+def test_whatever_a_library_prints_or_reads_the_pipe_belongs_to_the_protocol(bare: Sbx) -> None:
+    (bare.home / "sitecustomize.py").write_text(_CHATTY)
+    with mcp_lines(replace(bare, env={"PYTHONPATH": str(bare.home)})) as server:
+        server.initialize()
+        assert server.ask("ping")["result"] == {}
+        server.hang_up()
+        server.rest()
+        assert server.process.wait(DEADLINE_S) == 0
+        assert {"hello from an import", "and past Python"} <= set(server.stderr().splitlines())
+
+
+def test_bytes_that_are_no_text_do_not_silence_the_server() -> None:
+    line = _encoded(JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": "a\udc80b"}))
+    assert b"\n" not in line and json.loads(line)["id"] == 1
+    line.decode()
