@@ -31,6 +31,7 @@ ENVIRONMENT_READERS = {
     "src/sbxtui/localcloud/aptfetch.py": "apt finds the network by the caller's proxy variables, as it always does",
     "src/sbxtui/services/localcloud.py": "a process of ours gets the caller's environment less its credentials",
     "guest/sbxguest/bridge.py": "the same, for the other program in a sandbox",
+    "guest/sbxguest/connect.py": "a program of the sandbox finds its proxy by the usual variable",
 }
 
 # `except Exception` at process boundaries: what gets here is logged or shown, and the process lives on.

@@ -76,6 +76,11 @@ def test_a_sandbox_reaches_what_it_was_made_with_and_nothing_else(sbx: Sbx) -> N
         assert fetch(sbx, "made", f"http://{HOST}:{other}/a").out == "403 policy_denied"
         direct = sbx("exec", "made", "--", "python", "-c", DIRECT, str(port))
         assert b"ConnectionRefused" in direct.stderr
+        # What knows no proxy is led by the hand.
+        by_hand = f"printf 'GET /c HTTP/1.0\\r\\n\\r\\n' | sbx-connect {HOST} "
+        assert sbx.ok("exec", "made", "--", "sh", "-c", f"{by_hand}{port}").out.endswith("hello /c")
+        refused = sbx("exec", "made", "--", "sh", "-c", f"{by_hand}{other}")
+        assert (refused.code, "403 sbx:" in refused.err) == (1, True)
         [row] = sbx.ok("ls", "--json", "--filter", "made").json
         assert row["network"] == f"allow={HOST}:{port}"
         sbx.ok("rm", "made", "--yes")

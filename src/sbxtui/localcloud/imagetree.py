@@ -27,7 +27,7 @@ from sbxtui.core.errors import RuntimeUnavailable
 
 REQUIRED = ("sbxguest", "uvicorn", "httptools", "websockets", "click", "h11")
 OPTIONAL = ("blake3", "zstandard", "isal")
-_LAYOUT = "2"
+_LAYOUT = "3"
 _YOUNG_S = 3600.0
 # The launcher has its own name in the tree: the shell loop and the init in it are told apart from jobs by these paths.
 BOOT_NAME = "sbxboot.py"
@@ -152,11 +152,13 @@ def _build(parent: Path, sources: dict[str, Path]) -> ImageTree:
                     compiled[shown] = _compiled(file, shown)
         digest = _content_hash(building)
         _write_compiled(building, compiled)
-        # Files are read-only; folders stay removable by their owner. Inside a sandbox all of it is mounted read-only.
+        # Files are read-only, and those that say what runs them may be run; folders stay removable by their owner.
+        # Inside a sandbox all of it is mounted read-only.
         for folder, _, names in os.walk(building):
             Path(folder).chmod(0o755)
             for name in names:
-                (Path(folder) / name).chmod(0o444)
+                file = Path(folder) / name
+                file.chmod(0o555 if file.suffix == ".py" and file.read_bytes()[:2] == b"#!" else 0o444)
         final = parent / f"tree-{digest}"
         with contextlib.suppress(OSError):
             # Refused when another process was first: a full folder is never replaced.

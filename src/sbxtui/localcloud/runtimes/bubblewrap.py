@@ -23,6 +23,7 @@ from sbxtui.localcloud.runtimes.system_view import (
     HOME,
     TREE,
     etc_of_ours,
+    program_links,
     system_folders,
     system_links,
 )
@@ -111,8 +112,8 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
     if interpreter.prefix:
         arguments += ["--ro-bind", interpreter.source, interpreter.prefix]
     arguments += ["--ro-bind", spec.prepared["image_tree"], TREE]
-    for name in ("python", "python3"):
-        arguments += ["--symlink", interpreter.executable, f"/opt/sbx/bin/{name}"]
+    for link, program in program_links(interpreter.executable).items():
+        arguments += ["--symlink", program, link]
     arguments += ["--bind", str(spec.sandbox_dir / "home"), HOME]
     arguments += ["--bind", str(spec.sandbox_dir / "work"), spec.workdir]
     arguments += ["--bind", str(spec.control_dir), CONTROL]

@@ -14,7 +14,7 @@ from sbxtui.localcloud.runtimes.base import Interpreter, OwnKernel, Probe, Start
 from sbxtui.localcloud.runtimes.guard import start_guard
 from sbxtui.localcloud.runtimes.gvisor_bundle import Bundle, host_binds
 from sbxtui.localcloud.runtimes.runsc import CONTAINER, Runsc, wait_for
-from sbxtui.localcloud.runtimes.system_view import CONTROL, GUEST_UID, TREE
+from sbxtui.localcloud.runtimes.system_view import CONTROL, GUEST_UID, TREE, program_links
 
 _START_TIMEOUT_S = 20.0
 # runsc is a Go program: threads it cannot have end it, and all of the sandbox.
@@ -90,7 +90,7 @@ def bundle_of(request: StartRequest) -> Bundle:
         control_dir=spec.control_dir,
         binds=host_binds(interpreter, spec.prepared["image_tree"]),
         boot_id=request.boot_id,
-        links={f"/opt/sbx/bin/{name}": python for name in ("python", "python3")},
+        links=program_links(python),
     )
 
 

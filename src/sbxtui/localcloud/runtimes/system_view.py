@@ -9,6 +9,7 @@ from sbxtui.localcloud.runtimes.base import readable_path
 
 GUEST_UID = 1000
 TREE, CONTROL, HOME = "/opt/sbx/guest", "/run/sbx", "/home/sandbox"
+_CONNECT = f"{TREE}/sbxguest/connect.py"
 
 _ETC_FROM_HOST = (
     "/etc/ssl",
@@ -60,3 +61,9 @@ def system_folders() -> Iterator[str]:
 
 def _top_folders() -> Iterator[Path]:
     return (Path("/") / name for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"))
+
+
+def program_links(python: str) -> dict[str, str]:
+    """Programs of the image, behind all others on PATH: a Python, and a way out for what knows no proxy."""
+    own = dict.fromkeys(("python", "python3"), python)
+    return {f"/opt/sbx/bin/{name}": program for name, program in {**own, "sbx-connect": _CONNECT}.items()}
