@@ -24,6 +24,15 @@ INITIALIZE = {
     "clientInfo": {"name": CLIENT, "version": "1"},
 }
 
+# What a request of the newer era brings along, in place of a handshake.
+MODERN: dict[str, Any] = {
+    "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": INITIALIZE["clientInfo"],
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+}
+
 
 @asynccontextmanager
 async def mcp_client(sbx: Sbx, *flags: str, era: Era = "auto", **options: Any) -> AsyncIterator[Client]:
@@ -108,9 +117,9 @@ class Lines:
         result: dict[str, Any] = self.ask("tools/call", {"name": tool, "arguments": arguments})["result"]
         return result
 
-    def initialize(self) -> dict[str, Any]:
+    def initialize(self, revision: str = "2025-11-25") -> dict[str, Any]:
         """The handshake of the older era; what the server says of itself."""
-        result: dict[str, Any] = self.ask("initialize", INITIALIZE)["result"]
+        result: dict[str, Any] = self.ask("initialize", {**INITIALIZE, "protocolVersion": revision})["result"]
         self.notify("notifications/initialized")
         return result
 

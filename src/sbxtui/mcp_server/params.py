@@ -15,6 +15,8 @@ from sbxtui.core.errors import UsageError
 from sbxtui.core.text import harmless_line
 
 _SHOWN = 60
+# What every reader of JSON, and our store, holds without loss.
+_LARGEST = 2**53
 
 
 class Kind(StrEnum):
@@ -78,6 +80,8 @@ class Param:
         return found
 
     def _check_bounds(self, number: int) -> None:
+        if abs(number) > _LARGEST:
+            raise UsageError(f"`{self.name}` has too many digits")
         if (self.least is not None and number < self.least) or (self.most is not None and number > self.most):
             bounds = [f"at least {self.least}"] if self.least is not None else []
             bounds += [f"at most {self.most}"] if self.most is not None else []

@@ -19,10 +19,11 @@ from typing import Any
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from sbxtui.core.threads import Lane
 from sbxtui.mcp_server.guard import Wire
+from sbxtui.mcp_server.incoming import understood
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ _LINE_BYTES = 64 << 20
 # A client that closes its end right after asking is a script: it waits for what it asked for.
 _SCRIPT_S, _DRAIN_SCRIPT_S, _DRAIN_S = 1.0, 60.0, 0.3
 _DRAIN_POLL_S = 0.1
+_LISTENING_EVERY_S = 0.25
 # Streams that end with the connection only.
 _ENDLESS = frozenset({"subscriptions/listen"})
 
@@ -67,10 +69,13 @@ async def stdio_streams(wire: Wire) -> AsyncIterator[tuple[Inbound, Outbound]]:
     to_server, inbound = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbound, from_server = anyio.create_memory_object_stream[SessionMessage](0)
     # Not in a task group of the protocol's library: its cancels reach whoever waits for the group, too.
-    tasks = [
-        asyncio.create_task(_read(wire, to_server, asked)),
-        asyncio.create_task(_write(wire, from_server, asked)),
-    ]
+    reading = asyncio.create_task(_read(wire, to_server, outbound.clone(), asked))
+    writing = asyncio.create_task(_write(wire, from_server, asked))
+    listening = asyncio.create_task(_until_hung_up(wire.output_fd))
+    tasks = [reading, writing, listening]
+    for ending in (writing, listening):
+        # Who does not listen needs no answers: the server's end is that of what it reads.
+        ending.add_done_callback(lambda _: reading.cancel())
     try:
         yield inbound, outbound
     finally:
@@ -79,32 +84,33 @@ async def stdio_streams(wire: Wire) -> AsyncIterator[tuple[Inbound, Outbound]]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _read(wire: Wire, to_server: MemoryObjectSendStream[SessionMessage | Exception], asked: _Asked) -> None:
+async def _read(
+    wire: Wire, to_server: MemoryObjectSendStream[SessionMessage | Exception], refusing: Outbound, asked: _Asked
+) -> None:
     loop = asyncio.get_running_loop()
-    async with to_server:
+    async with to_server, refusing:
         async for line in _lines(wire.input_fd):
-            try:
-                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError as exc:
+            message = understood(line)
+            if isinstance(message, list):
                 log.warning("a line of %d bytes was no message of MCP", len(line))
-                await to_server.send(exc)
+                for refusal in message:
+                    await refusing.send(SessionMessage(refusal))
                 continue
             asked.came(message, loop.time())
             await to_server.send(SessionMessage(message))
-        await _drain(wire, asked)
+        await _drain(asked)
 
 
 async def _lines(number: int) -> AsyncIterator[bytes]:
     lane = Lane()
     rest = bytearray()
-    while chunk := await lane.run(lambda: os.read(number, _CHUNK_BYTES)):
+    while chunk := await lane.run(lambda: _read_some(number)):
         *lines, last = chunk.split(b"\n")
-        if lines:
-            yield bytes(rest) + lines[0]
+        for line in lines:
+            whole = bytes(rest) + line
             rest.clear()
-            for line in lines[1:]:
-                if line.strip():
-                    yield line
+            if whole.strip():
+                yield whole
         rest += last
         if len(rest) > _LINE_BYTES:
             log.warning("the client sent a line of over %d bytes", _LINE_BYTES)
@@ -113,13 +119,27 @@ async def _lines(number: int) -> AsyncIterator[bytes]:
         yield bytes(rest)
 
 
-async def _drain(wire: Wire, asked: _Asked) -> None:
+def _read_some(number: int) -> bytes:
+    while True:
+        try:
+            return os.read(number, _CHUNK_BYTES)
+        except BlockingIOError:
+            # Whoever made the pipe, or shares it, wants to wait for nothing.
+            select.select([number], [], [])
+
+
+async def _drain(asked: _Asked) -> None:
     """Answer what was asked before the client closed its end, as long as somebody still listens."""
     loop = asyncio.get_running_loop()
     limit_s = _DRAIN_SCRIPT_S if loop.time() - asked.last_s < _SCRIPT_S else _DRAIN_S
     deadline_s = loop.time() + limit_s
-    while asked.open and loop.time() < deadline_s and not _has_hung_up(wire.output_fd):
+    while asked.open and loop.time() < deadline_s:
         await asyncio.sleep(_DRAIN_POLL_S)
+
+
+async def _until_hung_up(number: int) -> None:
+    while not _has_hung_up(number):
+        await asyncio.sleep(_LISTENING_EVERY_S)
 
 
 def _has_hung_up(number: int) -> bool:
