@@ -52,6 +52,20 @@ def test_who_leaves_a_shell_comes_back_to_it(sbx: Sbx, app: str) -> None:
         assert terminal.wait() == 3
 
 
+def test_a_program_that_draws_its_whole_screen_is_taken_up_on_a_screen_of_its_own(sbx: Sbx, app: str) -> None:
+    script = r"printf '\033[?1049h\033[?2004hdra''wn'; read -r line; printf '\033[?2004l\033[?1049l'"
+    with sbx_on_terminal(sbx, "exec", "-it", app, "--", "sh", "-c", script) as terminal:
+        terminal.see(b"drawn")
+        terminal.type(b"\x1d")
+        assert terminal.wait() == 0
+        words = terminal.see(b"sbx attach app ").decode() and terminal.seen.decode().split("sbx attach app ")[1]
+    with sbx_on_terminal(sbx, "attach", words.split("`")[0]) as terminal:
+        terminal.see(b"\x1b[?1049h\x1b[?2004h")
+        terminal.type(b"\r")
+        terminal.see(b"\x1b[?1049l")
+        assert terminal.wait() == 0
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)], ids=str
 )

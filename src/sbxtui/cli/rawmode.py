@@ -67,6 +67,11 @@ class TerminalModes:
         """Whether a program draws its whole screen now."""
         return not self._changed.isdisjoint(_ALTERNATE)
 
+    def doing(self) -> bytes:
+        """What to write so that another terminal is as the program left its own: the whole screen first."""
+        order = sorted(self._changed, key=lambda mode: (mode not in _ALTERNATE, int(mode)))
+        return b"".join(b"\x1b[?%s%s" % (mode, b"l" if mode in _USUALLY_SET else b"h") for mode in order)
+
     def undoing(self) -> bytes:
         """What to write so that the terminal is as usual again; empty when nothing was left behind."""
         if not self._changed and not self._others and not self._keys_pushed:

@@ -194,7 +194,9 @@ async def _show_latest(call: Call, attachment: Attachment, modes: TerminalModes)
     """The last lines as plain text: escapes from the middle of a stream would ask our terminal for answers."""
     data, cursor = await attachment.latest(_REPLAY_BYTES)
     modes.follow(data)
-    if not modes.is_on_alternate_screen:
+    if modes.is_on_alternate_screen:
+        await call.out.pass_on(modes.doing())
+    else:
         lines = harmless(data.decode(errors="replace")).split("\n")[-terminal_size().rows :]
         await call.out.pass_on("\r\n".join(lines).encode())
     return cursor
