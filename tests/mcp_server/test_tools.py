@@ -222,6 +222,10 @@ async def test_what_is_seen_of_a_sandbox_is_told(sbx: Sbx, app: str) -> None:
         assert inspected["record"]["state"] == "RUNNING" and inspected["links"] == []
         assert (await call(client, "sandbox_status", name=app))["state"] == "RUNNING"
         assert (await call(client, "sandbox_status"))["sandboxes"]
+        cost = await call(client, "sandbox_cost", name=app)
+        assert cost["usd_per_hour"] > 0 and [one["name"] for one in cost["sandboxes"]] == [app]
+        assert (await refused(client, "sandbox_budget", name=app, usd="much"))["code"] == "invalid_argument"
+        assert (await call(client, "sandbox_budget", name=app))["name"] == app
         newest = await call(client, "sandbox_events", name=app, limit=5)
         assert newest["events"][-1]["seq"] == newest["last_seq"]
         assert (await call(client, "sandbox_events", after_seq=newest["last_seq"]))["events"] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sbxtui.core.errors import UsageError
 from sbxtui.mcp_server import (
+    tools_cost,
     tools_events,
     tools_exec,
     tools_fs,
@@ -28,6 +29,7 @@ TOOLS: tuple[Tool, ...] = (
     *tools_hostcopy.TOOLS,
     *tools_logs.TOOLS,
     *tools_metrics.TOOLS,
+    *tools_cost.TOOLS,
     *tools_events.TOOLS,
     *tools_images.TOOLS,
     *tools_links.TOOLS,
