@@ -30,8 +30,8 @@ _TRUST = {
     **dict.fromkeys(("AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "PIP_CERT"), _BUNDLE),
     **dict.fromkeys(("NODE_EXTRA_CA_CERTS", "DENO_CERT"), _CA),
 }
-_GUEST_TIMEOUT_S = 20.0
-_SALT_BYTES = 32
+# Less than whoever asked waits for an answer.
+_GUEST_TIMEOUT_S = 10.0
 
 
 class SecretKeeping:
@@ -39,7 +39,6 @@ class SecretKeeping:
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._changing = asyncio.Lock()
 
     def load(self, sandbox_id: str) -> SecretBook:
         """A sandbox's, as they were kept."""
@@ -63,8 +62,8 @@ class SecretKeeping:
         Raises:
             Fault: 400 for what cannot be a secret; 409 where nothing could carry it, or the guest does not take it.
         """
-        async with self._changing:
-            book = gateway.secrets
+        book = gateway.secrets
+        async with book.changing:
             secret = _checked(vm, gateway, key, told)
             others = [one for one in book.all() if one.key != key]
             if len(others) >= MAX_SECRETS:
@@ -82,8 +81,8 @@ class SecretKeeping:
         Raises:
             Fault: 404 for one that is not there.
         """
-        async with self._changing:
-            book = gateway.secrets
+        book = gateway.secrets
+        async with book.changing:
             secret = book.get(key)
             if secret is None:
                 raise faults.not_found(f"MicroVM {vm.record.id} has no secret {key}", "Secret", key)
@@ -96,30 +95,25 @@ class SecretKeeping:
                 return {**described(secret), "isToldInside": False}
         return {**described(secret), "isToldInside": True}
 
-    async def shed(self, vm: Vm) -> None:
-        """Have a sandbox that was made from another one's state know none of that one's secrets, not even their names.
-
-        A fork has a new id, so no value goes with it; its guest still tells new jobs the placeholders it was told.
-
-        Raises:
-            Fault: 409, its guest does not answer.
-        """
-        await _put(vm, "/v2/secrets", json.dumps({"env": {}, "defaults": {}}).encode())
-
     def forget(self, sandbox_id: str) -> None:
         """It has ended."""
         self._vault.forget(sandbox_id)
 
     async def _tell(self, vm: Vm, book: SecretBook, secrets: Sequence[Secret]) -> None:
         """Certificates before the variables that name them."""
-        if secrets:
-            ca = book.authority.certificate_pem
-            await _put(vm, _file(_CA), ca.encode())
-            roots = await asyncio.to_thread(system_roots_pem)
-            await _put(vm, _file(_BUNDLE), f"{roots.rstrip()}\n{ca}".encode())
         env = {secret.key: secret.placeholder for secret in secrets}
         body = {"env": env, "defaults": _TRUST if secrets else {}}
-        await _put(vm, "/v2/secrets", json.dumps(body).encode())
+        try:
+            async with asyncio.timeout(_GUEST_TIMEOUT_S):
+                if secrets:
+                    ca = book.authority.certificate_pem
+                    await _put(vm, _file(_CA), ca.encode())
+                    roots = await asyncio.to_thread(system_roots_pem)
+                    await _put(vm, _file(_BUNDLE), f"{roots.rstrip()}\n{ca}".encode())
+                await _put(vm, "/v2/secrets", json.dumps(body).encode())
+        except (NotReachable, TimeoutError) as exc:
+            message = f"MicroVM {vm.record.id} is {vm.state} and does not take secrets now"
+            raise faults.conflict(message, "MicroVM", vm.record.id) from exc
 
 
 def described(secret: Secret) -> dict[str, Any]:
@@ -164,12 +158,7 @@ def _file(path: str) -> str:
 
 
 async def _put(vm: Vm, path: str, body: bytes) -> None:
-    try:
-        async with asyncio.timeout(_GUEST_TIMEOUT_S):
-            status = await ask_guest(vm.connect, AGENT_PORT, "PUT", path, body)
-    except (NotReachable, TimeoutError) as exc:
-        message = f"MicroVM {vm.record.id} is {vm.state} and does not take secrets now"
-        raise faults.conflict(message, "MicroVM", vm.record.id) from exc
+    status = await ask_guest(vm.connect, AGENT_PORT, "PUT", path, body)
     if status == 404:
         message = f"The guest of MicroVM {vm.record.id} is of an older sbx and takes no secrets"
         raise faults.conflict(message, "MicroVM", vm.record.id)

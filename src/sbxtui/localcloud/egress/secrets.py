@@ -6,6 +6,7 @@ again has the one it had, and programs that were started with it work again.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import os
@@ -36,6 +37,8 @@ class SecretBook:
 
     def __init__(self, salt: str = "", authority: SandboxAuthority | None = None) -> None:
         self.salt = salt or os.urandom(_SALT_BYTES).hex()
+        # One change at a time: a guest that does not answer holds up no other sandbox's.
+        self.changing = asyncio.Lock()
         self._authority = authority
         self._secrets: dict[str, Secret] = {}
 

@@ -155,14 +155,6 @@ class Egress:
         member = self._member(sandbox_id)
         return await self._secrets.take_back(member.vm, member.gateway, key)
 
-    async def shed_secrets(self, sandbox_id: str) -> None:
-        """Call this for a sandbox made from another's state, once it runs; see `SecretKeeping.shed`.
-
-        Raises:
-            Fault: 404, 409.
-        """
-        await self._secrets.shed(self._member(sandbox_id).vm)
-
     async def _check_can_enforce(self, member: _Member, policy: NetworkPolicy) -> None:
         self._check_has_own_network(member)
         if policy.words or policy.is_internet:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 _KEY_NAME = "key"
 _NONCE_BYTES = 12
+# Two first secrets at once must not be sealed with two keys.
+_making_key = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,10 @@ class Vault:
 
     def _key(self) -> bytes:
         path = self.directory / _KEY_NAME
-        try:
-            return bytes.fromhex(path.read_text())
-        except FileNotFoundError:
-            write_private(path, AESGCM.generate_key(256).hex(), is_durable=True)
-            return bytes.fromhex(path.read_text())
+        with _making_key:
+            if not path.exists():
+                write_private(path, AESGCM.generate_key(256).hex(), is_durable=True)
+        return bytes.fromhex(path.read_text())
 
     def _path(self, sandbox_id: str) -> Path:
         return self.directory / sandbox_id
