@@ -107,6 +107,12 @@ class FakeDesk:
     async def reject(self, row: Registration, items: Sequence[Item]) -> Decided:
         return self._decide("reject", items)
 
+    async def keep_both(self, row: Registration, item: Item) -> Decided:
+        return self._decide("keep both of", [item])
+
+    async def merge(self, row: Registration, item: Item) -> Decided:
+        return self._decide("merge", [item])
+
     async def undoable(self, row: Registration) -> tuple[Undoable, ...]:
         return self.batches
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
+
+from textual.screen import Screen
 
 from sbxtui.settings import Settings
 from sbxtui.tui.tabs.registry import all_actions
@@ -66,3 +69,21 @@ async def _until(driver: Driver, is_so: Seen, otherwise: str) -> None:
         await driver.until(lambda: is_so(driver))
     except TimeoutError as exc:
         raise AssertionError(f"{otherwise}:\n{driver.text()}") from exc
+
+
+def is_asked(kind: type[Screen[Any]], title: str = "") -> Seen:
+    """Whether a dialog of a kind stands over the dashboard, with `title` on it."""
+    return lambda driver: isinstance(driver.app.screen, kind) and title in driver.text()
+
+
+def is_copied(text: str) -> Seen:
+    return lambda driver: driver.app.clipboard == text
+
+
+def has_focus(kind: type[object]) -> Seen:
+    return lambda driver: isinstance(driver.main.focused, kind)
+
+
+def to_tab(tab_id: str) -> tuple[str, str]:
+    """Keys that go into a tab from the list."""
+    return key_of_action(f"tab_{tab_id}"), key_of_action("next_pane")

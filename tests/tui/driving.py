@@ -18,6 +18,7 @@ from sbxtui.tui.screens.main import MainScreen
 from sbxtui.tui.tabs.registry import TABS
 from sbxtui.tui.widgets.bars import StatusBar
 from sbxtui.tui.widgets.output import OutputView
+from sbxtui.tui.widgets.panes import DetailPane
 from sbxtui.tui.widgets.table import FleetTable
 from sbxtui.wiring import Services
 from tests.support.fake_services import FakeCloud, home_at, services_for
@@ -101,5 +102,6 @@ async def dashboard(
         await driver.until(lambda: driver.main.is_open or look.error is not None)
         if cloud.gate is None and cloud.error is None and look.error is None:
             await driver.until(lambda: not driver.main.fleet.is_cached)
+        await driver.main.query_one(DetailPane).filled.wait()
         await pilot.pause()
         yield driver

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from textual.command import CommandPalette
-from textual.screen import Screen
 
 from sbxtui.core.errors import QuotaExceeded, StoreTooNew
 from sbxtui.store.db import Store
@@ -27,24 +25,11 @@ from sbxtui.tui.widgets.lineinput import LineInput
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
 from sbxtui.tui.widgets.rows import RowList
 from tests.support.fake_services import FakeCloud, OnOutput, home_at, job, sandbox
-from tests.support.fake_sync import sync_view
-from tests.tui.acting import Act, Scene, Seen, key_of_action
+from tests.tui.acting import Act, Scene, Seen, has_focus, is_asked, is_copied, key_of_action, to_tab
 from tests.tui.driving import Driver
+from tests.tui.scene_of_sync import on_a_sync
 
 SCREENFULS = 60
-
-
-def is_asked(kind: type[Screen[Any]], title: str = "") -> Seen:
-    """Whether a dialog of a kind stands over the dashboard, with `title` on it."""
-    return lambda driver: isinstance(driver.app.screen, kind) and title in driver.text()
-
-
-def is_copied(text: str) -> Seen:
-    return lambda driver: driver.app.clipboard == text
-
-
-def has_focus(kind: type[object]) -> Seen:
-    return lambda driver: isinstance(driver.main.focused, kind)
 
 
 def current_tab(driver: Driver) -> str:
@@ -239,7 +224,7 @@ def on_files(root: Path) -> Scene:
     return Scene(
         cloud,
         (
-            Act("row_last", lambda driver: _row_of("/work/notes.txt", driver), _to("files"), is_ready=is_listed),
+            Act("row_last", lambda driver: _row_of("/work/notes.txt", driver), to_tab("files"), is_ready=is_listed),
             Act("row_first", lambda driver: _row_of("/work/src", driver)),
             Act("files_copy", is_copied("/work/src")),
             Act("files_rename", is_asked(AskScreen, "Move src to")),
@@ -303,7 +288,7 @@ def on_jobs(root: Path) -> Scene:
     return Scene(
         cloud,
         (
-            Act("job_copy", is_copied("j1"), _to("jobs"), is_ready=lambda driver: tab(driver).selected),
+            Act("job_copy", is_copied("j1"), to_tab("jobs"), is_ready=lambda driver: tab(driver).selected),
             Act("job_details", is_asked(PageScreen, "A job")),
             Act("job_signal", is_asked(ChooseScreen, "Signal job"), ("escape",)),
             Act("job_remove", is_asked(ConfirmScreen, "Remove job"), ("escape",)),
@@ -313,46 +298,6 @@ def on_jobs(root: Path) -> Scene:
             Act("job_follow", lambda driver: "said by make" in driver.text()),
         ),
     )
-
-
-def on_a_sync(root: Path) -> Scene:
-    cloud = FakeCloud(sandboxes=[sandbox("api")])
-    desk = cloud.desk
-
-    def did(what: str) -> Seen:
-        return lambda driver: desk.done[-1:] == [what] or desk.done[-2:] == [what, "look"]
-
-    def begin(driver: Driver) -> None:
-        desk.show(sync_view(guest_changes=3, conflict_count=1))
-
-    def is_listed(driver: Driver) -> bool:
-        return driver.main.query_one("#sync-items", RowList).rows != [] and has_focus(RowList)(driver) is True
-
-    view = "#sync-patch"
-    return Scene(
-        cloud,
-        (
-            Act("sync_start", is_asked(AskScreen, "Sync api with"), _to("sync")),
-            Act("sync_details", is_asked(PageScreen, "lag_p95_s"), ("escape",), begin, is_ready=is_listed),
-            Act("sync_copy", is_copied("notes.md"), ("escape",)),
-            Act("sync_accept", did("accept notes.md")),
-            Act("sync_diff", lambda driver: "return 42" in driver.text(), is_ready=is_listed),
-            Act("patch_copy", lambda driver: "return 42" in driver.app.clipboard),
-            Act("patch_accept", did("accept src/app.py")),
-            Act("sync_accept_all", is_asked(ConfirmScreen, "Take over from api?"), is_ready=is_listed),
-            Act("sync_look", lambda driver: desk.done.count("look") > 3, ("escape",)),
-            Act("sync_reject", did("reject package.json")),
-            Act("patch_reject", did("reject old.txt"), ("enter",), is_ready=lambda driver: driver.main.query(view)),
-            Act("sync_undo", is_asked(ConfirmScreen, "Take back")),
-            Act("sync_pause", did("pause"), ("escape",)),
-            Act("sync_stop", is_asked(ConfirmScreen, "Stop syncing api?")),
-        ),
-    )
-
-
-def _to(tab_id: str) -> tuple[str, str]:
-    """Keys that go into a tab from the list."""
-    return key_of_action(f"tab_{tab_id}"), key_of_action("next_pane")
 
 
 def on_activity(root: Path) -> Scene:
@@ -370,7 +315,7 @@ def on_activity(root: Path) -> Scene:
             Act(
                 "activity_copy",
                 is_copied("sbx start api"),
-                _to("activity"),
+                to_tab("activity"),
                 is_ready=lambda driver: len(tab(driver).changes) == 2,
             ),
             Act("activity_scope", lambda driver: tab(driver).is_all),

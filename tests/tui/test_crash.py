@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from sbxtui.tui.crash import crash_text, write_crash_report
+from sbxtui.tui.messages import Progress
+from sbxtui.tui.tabs.jobs import JobsTab
+from sbxtui.tui.tabs.jobwork import Told
+from sbxtui.tui.widgets.bars import StatusBar
 from tests.support.fake_services import FakeCloud, OnOutput, home_at, sandbox
 from tests.tui.driving import dashboard
 
@@ -69,3 +73,19 @@ async def test_a_handler_that_fails_ends_the_dashboard_with_a_report(tmp_path: P
             await driver.pilot.pause()
     [file] = home_at(tmp_path).log_dir.glob("crash-*.txt")
     assert "ZeroDivisionError" in file.read_text()
+
+
+async def test_what_is_told_of_a_widget_that_is_not_there_ends_nothing_but_itself(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api")])) as driver:
+        jobs = driver.main.query_one(JobsTab)
+        await driver.main.query_one(StatusBar).remove()
+        await jobs.query_one("#jobs-status").remove()
+        for place, message in ((driver.main, Progress("work", "words")), (jobs, Told("mvm-api", None))):
+            told = len(driver.toasts())
+            place.post_message(message)
+            await driver.until(lambda told=told: len(driver.toasts()) > told)
+        assert all("NoMatches" in words for words in driver.toasts())
+        # A key of the application meets the same, does what it can, and the next one does so, too.
+        await driver.press("s", "s")
+        assert (driver.main.fleet.sort, driver.app.return_code) == ("age", None)
+    assert list(home_at(tmp_path).log_dir.glob("crash-*.txt"))

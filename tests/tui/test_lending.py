@@ -29,7 +29,7 @@ def test_a_full_screen_program_gets_the_terminal_and_the_dashboard_comes_back(sb
         before = terminal.modes()
         terminal.see(b"+ running")
         terminal.type(b"e" + draws.encode() + b"\r")
-        terminal.see(b"enter lends it yours")
+        terminal.see(b"enter lends yours")
         terminal.type(b"\r")
         terminal.see(b"\x1b[?1049l")
         # Typed at once: before the other program is up.

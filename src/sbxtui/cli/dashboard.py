@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 from sbxtui.cli.call import Call, can_open_dashboard
@@ -17,6 +18,8 @@ def tui(call: Call) -> int:
     """
     if not can_open_dashboard():
         raise UsageError("the dashboard needs a terminal", hint="`sbx ls` prints the list")
+    # What is made until the first frame stays: looking through it for what does not would only delay that.
+    gc.disable()
     from sbxtui.tui.app import run_dashboard
 
     settings, named = call.settings, call.args.context

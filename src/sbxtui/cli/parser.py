@@ -157,9 +157,10 @@ def _parser_of(line: Sequence[str]) -> Parser:
     """The parser for this line: of its verb alone where that is all it can need."""
     verb = _verb_index(line)
     # `sbx --help VERB` lists them all.
-    if verb is None or any(word.startswith(("-h", "--h")) for word in line[:verb]):
+    if any(word.startswith(("-h", "--h")) for word in line[:verb]):
         return _build()
-    return _build(line[verb])
+    # The dashboard is opened by no verb, and waits for none of theirs.
+    return _build("tui" if verb is None else line[verb])
 
 
 def _build(only: str = "") -> Parser:

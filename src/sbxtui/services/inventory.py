@@ -7,8 +7,9 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ from sbxtui.store.registry import Registry
 
 # A listing may not show yet what was launched a moment ago.
 _LISTING_LAG = timedelta(seconds=60)
+_MOVING = frozenset({SandboxState.PENDING, SandboxState.SUSPENDING, SandboxState.TERMINATING})
+# All of a sandbox but when it was seen.
+_TOLD = attrgetter(*(field.name for field in fields(Sandbox) if field.name != "seen_at"))
+# So often the cache is written while nothing changes: how old it is, is all that it would tell anew.
+_SAVE_EVERY = timedelta(seconds=30)
 _TOO_NEW = "in a phase that only a newer sbx knows"
 
 
@@ -45,6 +51,17 @@ class Inventory:
     seen_at: datetime | None
     error: SbxError | None = None
 
+    def tells_same_as(self, other: Inventory) -> bool:
+        """Whether it differs from another one by nothing but when it was seen."""
+        if (self.context, self.error) != (other.context, other.error) or len(self.sandboxes) != len(other.sandboxes):
+            return False
+        return all(_TOLD(one) == _TOLD(before) for one, before in zip(self.sandboxes, other.sandboxes, strict=True))
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a sandbox is on its way into another state."""
+        return any(one.state in _MOVING for one in self.sandboxes)
+
 
 class Inventories:
     """Lists the sandboxes of contexts, live or as last seen."""
@@ -55,6 +72,7 @@ class Inventories:
         self._registry = registry
         self._reasons = reasons
         self._lives = lives
+        self._saved: dict[str, Inventory] = {}
 
     async def live(self, context: Context) -> Inventory:
         """Ask the control plane. When that fails, the tracked rows come back with state UNKNOWN and the error."""
@@ -74,8 +92,16 @@ class Inventories:
         changed = await self._lives.note(context, rows, sandboxes, seen_at)
         rows = [changed.get(row.name, row) for row in rows]
         inventory = Inventory(context, tuple(await self._with_reasons(context, plane, rows, sandboxes)), seen_at)
-        await asyncio.to_thread(_save, self._cache_file(context), inventory)
+        await self._keep(inventory)
         return inventory
+
+    async def _keep(self, inventory: Inventory) -> None:
+        """Write the cache, unless it would tell what it does already."""
+        saved = self._saved.get(inventory.context.name)
+        if saved is not None and inventory.tells_same_as(saved) and _age(saved) < _SAVE_EVERY:
+            return
+        await asyncio.to_thread(_save, self._cache_file(inventory.context), inventory)
+        self._saved[inventory.context.name] = inventory
 
     def cached(self, context: Context) -> Inventory:
         """The tracked rows with the states of the last live look, for a first picture; asks nobody.
@@ -100,6 +126,10 @@ class Inventories:
 
     def _cache_file(self, context: Context) -> Path:
         return self._home.cache_dir / "states" / f"{context.name}.json"
+
+
+def _age(inventory: Inventory) -> timedelta:
+    return datetime.now(UTC) - inventory.seen_at if inventory.seen_at is not None else timedelta.max
 
 
 def _with_reason(sandbox: Sandbox, row: Registration, kills: Kills) -> Sandbox:

@@ -15,6 +15,9 @@ from sbxtui.services.inventory import Inventories, Inventory
 from sbxtui.store.doorbell import Listener
 
 LOOKING_EVERY_S = 1.0
+# While nothing happens; what a face changes rings the bell, so that only the cloud's own changes are seen this late.
+CALM_EVERY_S = 3.0
+_CALM_AFTER_LOOKS = 3
 AWAY_EVERY_S = 5.0
 _LONGEST_PAUSE_S = 30.0
 # A burst of changes in the store is one look.
@@ -36,9 +39,11 @@ class Watch:
         self._asked = asyncio.Event()
         self._is_looked_at = True
         self._failures = 0
+        self._calm_looks = 0
 
     def look_now(self) -> None:
-        """Look at once, whatever pause is kept."""
+        """Look at once, whatever pause is kept, and often for a while."""
+        self._calm_looks = 0
         self._asked.set()
 
     def set_looked_at(self, is_looked_at: bool) -> None:
@@ -53,17 +58,22 @@ class Watch:
         A control plane that does not answer gives inventories with an error, ever more seldom up to one in 30 s.
         """
         async with Listener(self._home) as bell:
+            before: Inventory | None = None
             while True:
                 self._asked.clear()
                 inventory = await self._look(context)
                 self._failures = self._failures + 1 if inventory.error else 0
+                is_calm = before is not None and inventory.tells_same_as(before) and not inventory.is_moving
+                self._calm_looks = self._calm_looks + 1 if is_calm else 0
+                before = inventory
                 yield inventory
                 await self._pause(bell)
 
     @property
     def pause_s(self) -> float:
         """Seconds until the next look when nothing happens."""
-        every_s = LOOKING_EVERY_S if self._is_looked_at else AWAY_EVERY_S
+        looking_s = CALM_EVERY_S if self._calm_looks >= _CALM_AFTER_LOOKS else LOOKING_EVERY_S
+        every_s = looking_s if self._is_looked_at else AWAY_EVERY_S
         return min(_LONGEST_PAUSE_S, every_s * 2.0 ** min(self._failures, 6))
 
     async def _look(self, context: Context) -> Inventory:

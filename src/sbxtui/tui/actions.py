@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 # Where an action works. A widget names its scopes, nearest first; a nearer one takes a key from a farther one.
 EVERYWHERE = "everywhere"
@@ -10,6 +11,16 @@ SANDBOXES = "sandboxes"
 LIST = "list"
 FILTER = "filter"
 ROWS = "rows"
+
+
+class Needs(IntEnum):
+    """What must be there for an action to mean anything; whoever has more has less, too."""
+
+    NOTHING = 0
+    # A sandbox in the context, shown or not.
+    SOME = 1
+    # One under the cursor.
+    ONE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +38,7 @@ class Action:
         changes: Whether it changes anything but the screen: gone when read-only.
         is_typed: Whether its key acts while a line is typed.
         is_native: Whether the focused widget handles the key by itself; then it is only told.
+        needs: Without it, the key works and says what is missing, and the footer is silent about it.
     """
 
     id: str
@@ -39,6 +51,7 @@ class Action:
     changes: bool = False
     is_typed: bool = False
     is_native: bool = False
+    needs: Needs = Needs.NOTHING
 
     @property
     def shown_key(self) -> str:
@@ -81,7 +94,16 @@ ACTIONS: tuple[Action, ...] = (
         4,
         changes=True,
     ),
-    Action("run", "e", "shell", "sbx exec NAME -- sh -lc LINE", "Runs lines in its shell.", 3, changes=True),
+    Action(
+        "run",
+        "e",
+        "shell",
+        "sbx exec NAME -- sh -lc LINE",
+        "Runs lines in its shell.",
+        3,
+        changes=True,
+        needs=Needs.ONE,
+    ),
     Action(
         "own_shell",
         "E",
@@ -89,6 +111,7 @@ ACTIONS: tuple[Action, ...] = (
         "sbx shell NAME",
         "A shell of your own on your whole terminal; ctrl+] comes back.",
         changes=True,
+        needs=Needs.ONE,
     ),
     Action(
         "toggle_pause",
@@ -98,6 +121,7 @@ ACTIONS: tuple[Action, ...] = (
         "Suspends or resumes; memory and disk stay.",
         5,
         changes=True,
+        needs=Needs.ONE,
     ),
     Action(
         "remove",
@@ -107,19 +131,59 @@ ACTIONS: tuple[Action, ...] = (
         "Ends it for good, memory and disk too. Asks first.",
         6,
         changes=True,
+        needs=Needs.ONE,
     ),
     Action(
-        "rename", "R", "rename", "sbx rename OLD NEW", "Gives it another name; what runs in it goes on.", changes=True
+        "rename",
+        "R",
+        "rename",
+        "sbx rename OLD NEW",
+        "Gives it another name; what runs in it goes on.",
+        changes=True,
+        needs=Needs.ONE,
     ),
-    Action("adopt", "a", "adopt", "sbx adopt ID NAME", "Gives a name to a machine that has none here.", changes=True),
-    Action("copy", "y", "copy", "", "What is selected; else asks: name, id, endpoint, command line, output, error.", 9),
-    Action("record", "i", "record", "sbx inspect NAME", "Shows the control plane's record as JSON."),
+    Action(
+        "adopt",
+        "a",
+        "adopt",
+        "sbx adopt ID NAME",
+        "Gives a name to a machine that has none here.",
+        changes=True,
+        needs=Needs.ONE,
+    ),
+    Action(
+        "copy",
+        "y",
+        "copy",
+        "",
+        "What is selected; else asks: name, id, endpoint, command line, output, error.",
+        9,
+        needs=Needs.ONE,
+    ),
+    Action("record", "i", "record", "sbx inspect NAME", "Shows the control plane's record as JSON.", needs=Needs.ONE),
     Action("explain", "o", "explain", "", "Why it is as it is, or what failed last, and what to do about it.", 10),
     Action("refresh", "r", "refresh", "sbx ls", "Asks the control plane now."),
-    Action("mark", "space", "mark", "", "Marks it; actions then act on all marked ones.", 8, LIST),
-    Action("mark_all", "asterisk", "mark all shown", "", "Marks what the filter shows, or unmarks it.", 0, LIST),
-    Action("filter", "slash", "filter", "sbx ls --filter EXPR", "Like state:run age<1h !image:py text.", 2),
-    Action("sort", "s", "sort", "sbx ls --sort KEYS", "The next order."),
+    Action("mark", "space", "mark", "", "Marks it; actions then act on all marked ones.", 8, LIST, needs=Needs.ONE),
+    Action(
+        "mark_all",
+        "asterisk",
+        "mark all shown",
+        "",
+        "Marks what the filter shows, or unmarks it.",
+        0,
+        LIST,
+        needs=Needs.ONE,
+    ),
+    Action(
+        "filter",
+        "slash",
+        "filter",
+        "sbx ls --filter EXPR",
+        "Like state:run age<1h !image:py text.",
+        2,
+        needs=Needs.SOME,
+    ),
+    Action("sort", "s", "sort", "sbx ls --sort KEYS", "The next order.", needs=Needs.SOME),
     # The list.
     Action("list_down", "j,down", "down", scope=LIST),
     Action("list_up", "k,up", "up", scope=LIST),
@@ -127,7 +191,16 @@ ACTIONS: tuple[Action, ...] = (
     Action("list_last", "G,end", "last", scope=LIST),
     Action("list_page_down", "pagedown,ctrl+d", "page down", scope=LIST),
     Action("list_page_up", "pageup,ctrl+u", "page up", scope=LIST),
-    Action("list_open", "enter", "detail", "", "Goes to the detail; on an empty list it makes a sandbox.", 7, LIST),
+    Action(
+        "list_open",
+        "enter",
+        "detail",
+        "",
+        "Goes to the detail; on an empty list it makes a sandbox.",
+        7,
+        LIST,
+        needs=Needs.ONE,
+    ),
     # Any other list.
     Action("row_down", "j,down", "down", scope=ROWS),
     Action("row_up", "k,up", "up", scope=ROWS),

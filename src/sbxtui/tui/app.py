@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -11,9 +12,10 @@ from typing import Any, ClassVar
 
 from rich.segment import Segments
 from rich.text import Text
-from textual import events, on, work
+from textual import on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import ModalScreen, Screen
@@ -23,6 +25,7 @@ from textual.worker import WorkerError
 from sbxtui.core.text import harmless_line
 from sbxtui.settings import Settings
 from sbxtui.tui.crash import write_crash_report
+from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.gate import OnlyText
 from sbxtui.tui.keymap import Keymap
 from sbxtui.tui.messages import ContextAsked, LeaveAsked, WorkFailed
@@ -65,7 +68,7 @@ def run_dashboard(settings: Settings, services_factory: Callable[[str], Services
                 one.services.close()
 
 
-class Dashboard(App[None]):
+class Dashboard(Enduring, App[None]):
     """One main screen with dialogs over it."""
 
     TITLE = "sbx"
@@ -90,7 +93,18 @@ class Dashboard(App[None]):
         name = settings.ui.theme or remembered_theme(settings.home)
         chosen = f"sbx-{name}" if name else DEFAULT_THEME
         self.theme = MONO_THEME if self.no_color else chosen
+        self._css_variables = self.get_css_variables()
+        self.stylesheet.set_variables(self._css_variables)
         self.keymap = Keymap(all_actions(), settings.keys, is_read_only=settings.ui.read_only)
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """As Textual's, which would parse all styles once more at the start, for the theme they were parsed with."""
+        variables = self.get_css_variables()
+        if variables == self._css_variables:
+            self.stylesheet.update(self, animate=animate)
+            return
+        self._css_variables = variables
+        super().refresh_css(animate)
 
     def get_default_screen(self) -> Screen[Any]:
         return MainScreen(self.look, self.keymap, is_looked=self.look.wait(FIRST_FRAME_WAIT_S))
@@ -120,9 +134,21 @@ class Dashboard(App[None]):
             for widget in (screen, *screen.walk_children()):
                 widget.refresh()
 
-    def on_resize(self, event: events.Resize) -> None:
-        """The same size again: the terminal had another one meanwhile, and lost what stood on it."""
-        if event.size == self.size:
+    def on_ready(self) -> None:
+        """The first frame is drawn; until then nothing was looked through for what may go."""
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
+    def _check_resize(self) -> None:
+        """As Textual's; the size that the screen has already is news, too.
+
+        The terminal had another one meanwhile, be it for a moment, and lost or moved what stood on it. Textual would
+        lay out nothing anew, and draw nothing.
+        """
+        event = self._resize_event
+        super()._check_resize()
+        if event is not None and self._running and event.size == self.screen.size:
             self._draw_all(event)
 
     def set_timer(self, *args: Any, **options: Any) -> Timer:
@@ -222,6 +248,18 @@ class Dashboard(App[None]):
         where = f"report: {file}" if file else "no report could be written"
         words = f"something failed inside sbx ({type(error).__name__}); {where}"
         self.notify(harmless_line(words), severity="error", markup=False, timeout=8)
+
+    def missed(self, error: NoMatches) -> None:
+        """A handler or a timer looked for a widget that is not there; on the way out there is none to be looked for."""
+        if self._running and not self._exit:
+            self.post_message(WorkFailed(error))
+
+    def _handle_exception(self, error: Exception) -> None:
+        """As Textual's, which ends everything; not for a widget that a timer misses."""
+        if isinstance(error, NoMatches):
+            self.missed(error)
+        else:
+            super()._handle_exception(error)
 
     def _fatal_error(self) -> None:
         """Textual's own would print local variables, which may hold secrets; ours prints where the report is."""

@@ -53,6 +53,7 @@ class Fleet:
         """Know nothing, as for a context that was not opened yet."""
         self.context: Context | None = None
         self.all: tuple[Sandbox, ...] = ()
+        self._taken: Inventory | None = None
         self.rows: list[Sandbox] = []
         self.seen_at: datetime | None = None
         self.error: SbxError | None = None
@@ -66,8 +67,17 @@ class Fleet:
         self._cursor_key = ""
         self._cursor_at = 0
 
-    def take(self, inventory: Inventory, *, is_cached: bool, now: datetime | None = None) -> None:
-        """Show what was seen. An inventory with an error keeps the age of the last good one."""
+    def take(self, inventory: Inventory, *, is_cached: bool, now: datetime | None = None) -> bool:
+        """Show what was seen. An inventory with an error keeps the age of the last good one.
+
+        Returns:
+            Whether anything but how old it is may look different now.
+        """
+        if self._is_known(inventory, is_cached=is_cached):
+            self.seen_at = inventory.seen_at
+            self._remember(inventory)
+            return False
+        self._taken = inventory
         now = now or clock.now()
         self.context = inventory.context
         self.error = inventory.error
@@ -81,6 +91,13 @@ class Fleet:
             self.marks &= known
             self.failures = {key: failure for key, failure in self.failures.items() if key in known}
         self.arrange(now)
+        return True
+
+    def _is_known(self, inventory: Inventory, *, is_cached: bool) -> bool:
+        """Whether the last inventory told the same; a filter by age lets rows go as time goes by."""
+        if self._taken is None or inventory.error is not None or is_cached or self.is_cached:
+            return False
+        return not self.filter.text.strip() and inventory.tells_same_as(self._taken)
 
     def arrange(self, now: datetime | None = None) -> None:
         """Filter and sort again; the cursor stays on its sandbox, or where it was when that is not shown."""

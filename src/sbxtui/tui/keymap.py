@@ -97,10 +97,17 @@ class Keymap:
 
 
 def footer_actions(width: int, here: Sequence[Action]) -> list[Action]:
-    """The actions a footer of `width` columns has room for, most useful first; the way out is always among them."""
-    wanted = sorted((one for one in here if one.rank), key=lambda one: one.rank)
+    """The actions a footer of `width` columns has room for: those of where the focus is, then those of everywhere.
+
+    The way out is always among them, and help where both have room.
+    """
+    wanted = sorted((one for one in here if one.rank), key=lambda one: (one.scope in _TOGETHER, one.rank))
     ways_out = [one for one in wanted if one.id == "quit"] or [one for one in wanted if one.id == "back"]
     room = width - 1 - sum(_width(one) for one in ways_out)
+    for action in wanted:
+        if action.id == "help" and _width(action) <= room:
+            ways_out.insert(0, action)
+            room -= _width(action)
     shown: list[Action] = []
     for action in wanted:
         if action in ways_out:

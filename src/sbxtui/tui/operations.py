@@ -15,6 +15,7 @@ from textual.screen import Screen
 from sbxtui.core.errors import Conflict, SbxError
 from sbxtui.core.model import Registration, Sandbox, SandboxId, SandboxState
 from sbxtui.tui import clock
+from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.losses import loss_lines
 from sbxtui.tui.messages import Changed, Created, LossesSeen, Opened, Progress, RecordSeen, Seen
 from sbxtui.tui.opening import FirstLook
@@ -28,7 +29,7 @@ BUSY_GROUPS = frozenset({"create", "change", "run", "transfer", "lend"})
 _LOSSES_DEADLINE_S = 5.0
 
 
-class Operations(Screen[None]):
+class Operations(Enduring, Screen[None]):
     """A screen that can work in the background. Several changes run at once; looks of one kind replace each other."""
 
     def __init__(self, first_look: FirstLook) -> None:
@@ -57,8 +58,7 @@ class Operations(Screen[None]):
         async with aclosing(services.watch.follow(services.context)) as looks:
             async for inventory in looks:
                 # One small file: a local cloud may have been started anew with another runtime between two looks.
-                isolation = await asyncio.to_thread(services.planes.isolation_words, services.context)
-                self.post_message(Seen(inventory, isolation))
+                self.post_message(Seen(inventory, services.planes.isolation_words(services.context)))
 
     @work(group="create", exit_on_error=False)
     async def start_create(self, work: str, wish: Wish) -> None:

@@ -99,11 +99,12 @@ def _highlighted(path: str, texts: Sequence[str], style: str) -> list[list[Segme
         return None
     theme = PygmentsSyntaxTheme(style)
     lines: list[list[Segment]] = [[]]
-    for token, text in lexer.get_tokens("\n".join(texts)):
+    # A lexer may know a line only by its end.
+    for token, text in lexer.get_tokens("\n".join(texts) + "\n"):
         look = theme.get_style_for_token(token)
         for at, part in enumerate(text.split("\n")):
             if at:
                 lines.append([])
             if part:
                 lines[-1].append(Segment(part, look))
-    return lines
+    return lines[:-1]

@@ -73,9 +73,13 @@ class TerminalDriver(LinuxDriver):
             self._lost()
 
     def write(self, data: str) -> None:
-        """Draw; while the terminal is lent to another program, what is drawn is dropped: all is drawn anew after."""
+        """Draw; while the terminal is lent to another program, what is drawn is dropped: all is drawn anew after.
+
+        Textual ends each line of a frame with a line feed, and then says where the next one goes. On a terminal that
+        has fewer lines by now, the feeds scroll it.
+        """
         if self._writer_thread is not None:
-            super().write(data)
+            super().write(data.replace("\n", ""))
 
     def close(self) -> None:
         """Stop drawing. Textual's writer would be written to on, and block the dashboard once its queue is full."""

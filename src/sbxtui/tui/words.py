@@ -29,7 +29,8 @@ _COUNT_ORDER = sorted(
     STATE_WORDS, key=(SandboxState.RUNNING, SandboxState.UNKNOWN, SandboxState.SUSPENDED, *STATE_WORDS).index
 )
 _GAP = re.compile(r" {2,}")
-_FRESH = timedelta(seconds=2)
+# Until it is older than two looks at a calm cloud, its age is no news.
+_FRESH = timedelta(seconds=7)
 _STALE = timedelta(seconds=12)
 
 
@@ -89,7 +90,7 @@ def why_text(sandbox: Sandbox, last_seen: LastSeen | None, now: datetime, failed
         return f"was {glyph_word} {short_age(now - last_seen.at)} ago"
     if reason := reason_words(sandbox.state_reason):
         return harmless_line(reason)
-    return "" if sandbox.is_tracked else "untracked: no name here"
+    return "" if sandbox.is_tracked else "no name here"
 
 
 def age_text(sandbox: Sandbox, now: datetime) -> str:
@@ -108,7 +109,7 @@ def freshness_text(seen_at: datetime | None, now: datetime, error: SbxError | No
         return f"as of {short_age(age)} ago · asking"
     if age >= _STALE:
         return f"stale {short_age(age)}"
-    return f"updated {short_age(max(age, _FRESH / 2) if age < _FRESH else age)} ago"
+    return "live" if age < _FRESH else f"updated {short_age(age)} ago"
 
 
 _CODE_WORDS = {

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sbxtui.core.errors import Conflict, NotFound
 from sbxtui.core.model import Registration
 from sbxtui.home import Home
 from sbxtui.services.sync.compare import patch_of
+from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Difference, Mode, Op, Path, Side, ancestors
-from sbxtui.services.sync.pair import Outcomes
-from sbxtui.services.sync.resolve import resolve
+from sbxtui.services.sync.pair import Outcomes, Pair
+from sbxtui.services.sync.resolve import keep_both, merge, resolve
 from sbxtui.services.sync.review import Reviewed, check_halts, is_asked, only_seen, review, take_over
 from sbxtui.services.sync.status import shown
 from sbxtui.services.sync.syncs import Syncs, SyncSpec, local_root
@@ -26,6 +27,7 @@ from sbxtui.store.links import Wanted
 # Whether the process that acts on a link lives is not told by any bell.
 _EVERY_S = 2.0
 _CONFLICT = "conflict"
+Settling = Callable[[Pair, Intake, Path], Awaitable[Outcomes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,29 @@ class SyncDesk:
                 else:
                     outcomes.moved_on.add(path)
         return _decided(outcomes)
+
+    async def keep_both(self, row: Registration, item: Item) -> Decided:
+        """Keep this machine's version of a conflict, and the sandbox's beside it, as `NAME.sandbox.EXT`, on both sides.
+
+        Raises:
+            Unsupported: The sandbox's is no file or link. SbxError: The sandbox does not answer.
+        """
+        return await self._settle(row, item, keep_both)
+
+    async def merge(self, row: Registration, item: Item) -> Decided:
+        """Give both sides of a conflict a text with the changes of both.
+
+        Raises:
+            Unsupported: They cannot be merged. Conflict: Both changed the same lines. Nothing was changed then.
+        """
+        return await self._settle(row, item, merge)
+
+    async def _settle(self, row: Registration, item: Item, settle: Settling) -> Decided:
+        async with self._syncs.reviewing(row) as (pair, intake):
+            await review(pair)
+            if item.path not in pair.conflicts:
+                return Decided(failed=((shown(item.path), CHANGED_MEANWHILE),))
+            return _decided(await settle(pair, intake, item.path))
 
     async def undoable(self, row: Registration) -> tuple[Undoable, ...]:
         """What can be taken back: the last pull or decision, what was carried over last, and what was left over."""

@@ -15,9 +15,10 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 from sbxtui.core.text import harmless_line
+from sbxtui.tui.enduring import Enduring
 
 
-class AskScreen(ModalScreen[str | None]):
+class AskScreen(Enduring, ModalScreen[str | None]):
     """Answers the line; None when it was left.
 
     Args:

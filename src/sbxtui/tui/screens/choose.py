@@ -13,10 +13,11 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from sbxtui.core.text import harmless_line
+from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.widgets.rows import Row, RowList
 
 
-class ChooseScreen(ModalScreen[str | None]):
+class ChooseScreen(Enduring, ModalScreen[str | None]):
     """Answers the key of what was chosen; None for nothing.
 
     Args:

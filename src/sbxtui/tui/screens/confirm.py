@@ -15,12 +15,13 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from sbxtui.core.text import harmless_line
+from sbxtui.tui.enduring import Enduring
 
 # Above this many, a key is too easy: the count has to be typed.
 MOST_BY_KEY = 3
 
 
-class ConfirmScreen(ModalScreen[bool]):
+class ConfirmScreen(Enduring, ModalScreen[bool]):
     """Answers True only for `y`, the button, or, above three things, their typed count.
 
     Args:

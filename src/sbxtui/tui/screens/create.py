@@ -19,6 +19,7 @@ from sbxtui.core.model import DEFAULT_MEMORY_MIB, MEMORY_SIZES_MIB, VCPUS_BY_MEM
 from sbxtui.core.names import MAX_NAME_LENGTH, check_name
 from sbxtui.core.sizing import check_network
 from sbxtui.core.text import harmless_line
+from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.widgets.picker import Picker
 from sbxtui.tui.words import size_text
 
@@ -53,7 +54,7 @@ class Ground:
         return (self.egress_connector,) if is_used else ()
 
 
-class CreateScreen(ModalScreen[Wish | None]):
+class CreateScreen(Enduring, ModalScreen[Wish | None]):
     """Asks for a new sandbox."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

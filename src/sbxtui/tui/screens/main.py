@@ -62,7 +62,7 @@ class MainScreen(Moving):
     def on_mount(self) -> None:
         self.set_class(self.app.theme == MONO_THEME, "-mono")
         self.query_one(FleetTable).focus()
-        self.query_one(KeyBar).show(self.actions_here())
+        self._show_keys()
         for problem in self.keymap.problems:
             self.tell(problem, "warning")
         if self._is_looked:
@@ -85,12 +85,15 @@ class MainScreen(Moving):
         if self.fleet.context is None or message.inventory.context.name != self.fleet.context.name:
             # An answer of the context that was looked at before.
             return
+        is_news = message.isolation != self.isolation
         self.isolation = message.isolation
         if isinstance(dialog := self.app.screen, CreateScreen):
             dialog.tell_isolation(message.isolation)
-        self.fleet.take(message.inventory, is_cached=False)
-        self._go_to_awaited()
-        self.draw()
+        if self.fleet.take(message.inventory, is_cached=False) or is_news:
+            self._go_to_awaited()
+            self.draw()
+        else:
+            self.query_one(FleetPane).tick()
 
     @on(messages.Progress)
     def progressed(self, message: messages.Progress) -> None:
@@ -134,6 +137,7 @@ class MainScreen(Moving):
         for one in bad:
             assert one.error is not None
             self.failed(_verb_of(message.work), one.error, [keys[one.name]] if one.name in keys else [])
+        self.draw()
         self.services.watch.look_now()
 
     @on(messages.RecordSeen)
@@ -227,8 +231,7 @@ class MainScreen(Moving):
         if not self._is_watching:
             self._is_watching = True
             self.follow()
-            for tab in self.query_one(DetailPane).tabs:
-                tab.opened()
+            self.query_one(DetailPane).opened()
 
     def change_context(self, look: FirstLook) -> None:
         """Show another context, once its look is over."""
@@ -263,6 +266,8 @@ class MainScreen(Moving):
         self.query_one(StatusBar).set_marks(len(self.fleet.marks))
         self.query_one(FleetPane).show(self.first_look.error, self.isolation)
         self._draw_detail()
+        if self.has() is not self._told_has and self.is_current:
+            self._show_keys()
 
     def _draw_detail(self) -> None:
         self.query_one(DetailPane).show(View(self.fleet, self.record))

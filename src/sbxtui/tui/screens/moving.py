@@ -10,7 +10,7 @@ from textual import events
 from textual.widget import Widget
 from textual.widgets import Input
 
-from sbxtui.tui.actions import SANDBOXES, Action
+from sbxtui.tui.actions import SANDBOXES, Action, Needs
 from sbxtui.tui.screens.helping import Helping
 from sbxtui.tui.widgets.bars import KeyBar
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
@@ -20,13 +20,18 @@ from sbxtui.tui.widgets.table import FleetTable
 class Moving(Helping):
     """What changes the view only. `do` is the one entry of every key, click and palette line."""
 
+    # What was there when the keys were said last.
+    _told_has = Needs.NOTHING
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action != "do":
             return super().check_action(action, parameters)
         action_id, *keys = parameters
         return any(one.id == action_id and set(keys) <= set(one.keys.split(",")) for one in self.actions_here())
 
-    def action_do(self, action_id: str, key: str = "") -> None:
+    async def action_do(self, action_id: str, key: str = "") -> None:
+        # What is typed before all tabs are there waits for them.
+        await self.query_one(DetailPane).filled.wait()
         self.act(action_id)
 
     def act(self, action_id: str) -> None:
@@ -147,8 +152,16 @@ class Moving(Helping):
     def on_descendant_blur(self) -> None:
         self._show_keys()
 
+    def has(self) -> Needs:
+        """What is there to act on."""
+        if self.fleet.selected is not None:
+            return Needs.ONE
+        return Needs.SOME if self.fleet.all else Needs.NOTHING
+
     def _show_keys(self) -> None:
-        self.query_one(KeyBar).show(self.actions_here())
+        """Say the keys that work where the focus is and have something to work on."""
+        self._told_has = self.has()
+        self.query_one(KeyBar).show([one for one in self.actions_here() if one.needs <= self._told_has])
         for tab in self.query_one(DetailPane).shown_tabs():
             tab.keys_moved()
 

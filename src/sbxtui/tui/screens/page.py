@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from sbxtui.core.text import harmless, harmless_line
+from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.words import hung
 
 
@@ -27,7 +28,7 @@ class PageText(Static):
         self.update(Content(hung(self._text, self.size.width)))
 
 
-class PageScreen(ModalScreen[None]):
+class PageScreen(Enduring, ModalScreen[None]):
     """Shows a title and harmless text; esc, q or enter closes it, y hands the text to `on_copy`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -12,6 +12,7 @@ from textual.worker import Worker, WorkerState
 
 from sbxtui.core.model import Sandbox, SandboxRecord
 from sbxtui.tui.actions import SANDBOXES
+from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.messages import WorkFailed
 from sbxtui.tui.words import shown_name
@@ -34,7 +35,7 @@ class View:
         return self.fleet.selected
 
 
-class Tab(Vertical):
+class Tab(Enduring, Vertical):
     """A tab. Its actions are `do_<id>` methods; its workers are `@work(group=…, exit_on_error=False)` methods.
 
     Attributes:

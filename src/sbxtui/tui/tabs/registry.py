@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sbxtui.tui.actions import ACTIONS, EVERYWHERE, Action
+from sbxtui.tui.actions import ACTIONS, EVERYWHERE, Action, Needs
 from sbxtui.tui.tabs import activity, files, jobs, overview, shell, sync, syncasking
 from sbxtui.tui.tabs.base import Tab
 
 
 @dataclass(frozen=True, slots=True)
 class TabSpec:
-    """One tab: its id (also of its widget), its name on screen, its class, and the actions it brings."""
+    """One tab: its id (also of its widget), its name on screen, its class, and the actions it brings.
+
+    `needs`: what its actions need.
+    """
 
     id: str
     label: str
     kind: type[Tab]
     actions: tuple[Action, ...] = ()
     consequence: str = ""
+    needs: Needs = Needs.ONE
 
 
 TABS: tuple[TabSpec, ...] = (
@@ -26,13 +30,20 @@ TABS: tuple[TabSpec, ...] = (
     TabSpec("jobs", "Jobs", jobs.JobsTab, jobs.ACTIONS, "Every command in it, whoever began it."),
     TabSpec("files", "Files", files.FilesTab, files.ACTIONS, "Its files, to look into and to copy."),
     TabSpec("sync", "Sync", sync.SyncTab, syncasking.ACTIONS, "A folder here and one there, kept equal."),
-    TabSpec("activity", "Activity", activity.ActivityTab, activity.ACTIONS, "Every change, as the line that does it."),
+    TabSpec(
+        "activity",
+        "Activity",
+        activity.ActivityTab,
+        activity.ACTIONS,
+        "Every change, as the line that does it.",
+        Needs.NOTHING,
+    ),
 )
 
 
 def all_actions() -> tuple[Action, ...]:
     """The whole registry: the screen's actions, one per tab, and those the tabs bring."""
-    own = [action for spec in TABS for action in spec.actions]
+    own = [replace(action, needs=spec.needs) for spec in TABS for action in spec.actions]
     openers = [
         Action(f"tab_{spec.id}", str(at), spec.label.lower(), "", spec.consequence, 0, EVERYWHERE)
         for at, spec in enumerate(TABS, start=1)

@@ -249,11 +249,12 @@ class SyncTab(SyncAsking):
         changes = len(found.items) - conflicts
         if not found.items:
             return "the sandbox has nothing that is not here, too"
+        # How many of each stands above the list, where there is room for it.
         parts = [
             f"{count} {words}" for count, words in ((conflicts, "in conflict"), (changes, "changed there")) if count
         ]
-        keys = "a takes theirs, x gives ours, A takes all" if not self.is_read_only else ""
-        return " · ".join((*parts, *([keys] if keys else []), *found.halts))
+        keys = ["a theirs", "x ours", *["b both", "m merge"] * bool(conflicts), *["A all theirs"] * bool(changes)]
+        return " · ".join((*found.halts, *(keys if not self.is_read_only else parts)))
 
     def _count_progress(self, before: SyncView | None) -> None:
         """How many changes of those being carried over are over: those since nothing was pending."""

@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 
 SYNC, PATCH = "sync", "patch"
 _PULL, _LOCAL = "sbx sync pull NAME PATH", "sbx sync resolve NAME PATH --local"
+_BOTH, _MERGE = "sbx sync resolve NAME PATH --keep both", "sbx sync resolve NAME PATH --merge"
 ACTIONS = (
     Action("sync_start", "n", "sync", "sbx sync NAME DIR --detach", "Keeps it as a folder here is.", 1, SYNC, True),
     Action("sync_diff", "enter,right,l", "diff", "sbx sync diff NAME PATH", "What taking it would change.", 2, SYNC),
     Action("sync_accept", "a", "take over", _PULL, "Takes the sandbox's version here.", 3, SYNC, True),
     Action("sync_reject", "x", "reject", _LOCAL, "Gives the sandbox our version again.", 4, SYNC, True),
     Action("sync_accept_all", "A", "all", "sbx sync pull NAME", "Takes over all but conflicts; asks.", 5, SYNC, True),
+    Action("sync_both", "b", "keep both", _BOTH, "Theirs beside ours, as NAME.sandbox.EXT.", 12, SYNC, True),
+    Action("sync_merge", "m", "merge", _MERGE, "A text with the changes of both.", 13, SYNC, True),
     Action("sync_undo", "u", "undo", "sbx sync undo NAME", "Takes back what was done last; asks.", 6, SYNC, True),
     Action("sync_pause", "p", "pause", "sbx sync pause NAME / sbx sync resume NAME", "Or goes on.", 7, SYNC, True),
     Action("sync_stop", "d", "stop", "sbx sync stop NAME", "Ends it; touches no file. Asks.", 8, SYNC, True),
@@ -42,6 +45,8 @@ ACTIONS = (
     Action("sync_details", "i", "details", "sbx sync status NAME --json", "All that is known of it.", 11, SYNC),
     Action("patch_accept", "a", "take over", _PULL, "Takes the sandbox's version here.", 1, PATCH, True),
     Action("patch_reject", "x", "reject", _LOCAL, "Gives the sandbox our version again.", 2, PATCH, True),
+    Action("patch_both", "b", "keep both", _BOTH, "Theirs beside ours, as NAME.sandbox.EXT.", 4, PATCH, True),
+    Action("patch_merge", "m", "merge", _MERGE, "A text with the changes of both.", 5, PATCH, True),
     Action("patch_copy", "y", "copy", "", "What is selected, else the patch.", 3, PATCH),
 )
 _MODES = (
@@ -181,6 +186,26 @@ class SyncAsking(SyncWork):
         if (item := self._chosen()) is not None:
             self._reject(item)
 
+    def do_sync_both(self) -> None:
+        """Keep both versions of a conflict."""
+        if (found := self._dispute(self._chosen())) is not None:
+            self.keep_both(*found)
+
+    def do_sync_merge(self) -> None:
+        """Merge both versions of a conflict."""
+        if (found := self._dispute(self._chosen())) is not None:
+            self.merge(*found)
+
+    def do_patch_both(self) -> None:
+        """Keep both versions of what the diff is of."""
+        if (found := self._dispute(self.opened_item)) is not None:
+            self.keep_both(*found)
+
+    def do_patch_merge(self) -> None:
+        """Merge both versions of what the diff is of."""
+        if (found := self._dispute(self.opened_item)) is not None:
+            self.merge(*found)
+
     def do_patch_accept(self) -> None:
         """Take over what the diff is of."""
         if (item := self.opened_item) is not None:
@@ -277,6 +302,15 @@ class SyncAsking(SyncWork):
         if self.view is None:
             self.main.tell("it is not synced: n begins that" if self.sandbox else "no sandbox is selected", "warning")
         return self.view
+
+    def _dispute(self, item: Item | None) -> tuple[Sandbox, Item] | None:
+        """A conflict to settle, and in which sandbox; says so where only one side changed."""
+        if item is None or self.sandbox is None:
+            return None
+        if not item.is_conflict:
+            self.main.tell("only the sandbox changed it: a takes it over, x gives ours again", "warning")
+            return None
+        return self.sandbox, item
 
     def _chosen(self) -> Item | None:
         """What the cursor is on; says why when that cannot be decided on."""

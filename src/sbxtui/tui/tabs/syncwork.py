@@ -186,6 +186,22 @@ class SyncWork(WatchingTab):
 
         self._act(sandbox, "sync resolve", act, is_decision=True)
 
+    def keep_both(self, sandbox: Sandbox, item: Item) -> None:
+        """Keep both versions of a conflict, beside each other."""
+
+        async def act(desk: SyncDesk, row: Registration) -> str:
+            return _words(await desk.keep_both(row, item), "kept in both versions")
+
+        self._act(sandbox, "sync resolve", act, is_decision=True)
+
+    def merge(self, sandbox: Sandbox, item: Item) -> None:
+        """Give both sides a text with the changes of both."""
+
+        async def act(desk: SyncDesk, row: Registration) -> str:
+            return _words(await desk.merge(row, item), "merged")
+
+        self._act(sandbox, "sync resolve", act, is_decision=True)
+
     def take_back(self, sandbox: Sandbox, what: Undoable) -> None:
         """Undo what was done last."""
 

@@ -118,21 +118,26 @@ class StatusBar(Bar):
         """A piece of work began, or now does something else."""
         _, since = self._works.get(work, ("", monotonic()))
         self._works[work] = (harmless_line(words), since)
-        self.tick()
+        self._draw()
 
     def end(self, work: str, words: str, tone: str = "muted") -> None:
         """A piece of work ended with `words`."""
         self._works.pop(work, None)
         self._last = (harmless_line(words), tone)
         self._ended = monotonic()
-        self.tick()
+        self._draw()
 
     def set_marks(self, marks: int) -> None:
         """Say how many sandboxes are marked."""
         self._marks = marks
-        self.tick()
+        self._draw()
 
     def tick(self) -> None:
+        """A second went by."""
+        if self._works or self._last[0]:
+            self._draw()
+
+    def _draw(self) -> None:
         """Draw it as of now; what was done last is told for a while only."""
         if monotonic() - self._ended > _TOLD_S:
             self._last = ("", "muted")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -14,6 +15,7 @@ from sbxtui.core.errors import SbxError
 from sbxtui.core.text import harmless_line
 from sbxtui.tui import clock
 from sbxtui.tui.actions import FILTER
+from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.tabs.base import Tab, View
 from sbxtui.tui.tabs.registry import TABS
@@ -32,7 +34,7 @@ class FilterInput(Input):
         self.border_title = "filter"
 
 
-class FleetPane(Vertical):
+class FleetPane(Enduring, Vertical):
     """The list, or what to do when there is none. The border tells how many are shown and how old that is."""
 
     def __init__(self, fleet: Fleet, *, id: str | None = None) -> None:
@@ -68,21 +70,44 @@ class FleetPane(Vertical):
         _set_border(self, title, fresh if fleet.context is not None else "")
 
 
-class DetailPane(Vertical):
-    """Tabs on the selected sandbox; their names stand in the border and can be clicked. One may be pinned below."""
+class DetailPane(Enduring, Vertical):
+    """Tabs on the selected sandbox; their names stand in the border and can be clicked. One may be pinned below.
+
+    Attributes:
+        tabs: Those that are there: until `filled` is set, right after the first frame, only the first.
+    """
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.tabs: list[Tab] = [spec.kind(id=spec.id) for spec in TABS]
+        self.tabs: list[Tab] = [TABS[0].kind(id=TABS[0].id)]
         self.current = TABS[0].id
         self.pinned = ""
         self._name_shown = ""
+        self._view: View | None = None
+        self._is_opened = False
+        self.filled = asyncio.Event()
 
     def compose(self) -> ComposeResult:
         yield from self.tabs
 
     def on_mount(self) -> None:
         self._arrange()
+        self.call_after_refresh(self._fill)
+
+    async def _fill(self) -> None:
+        """Make the tabs that the first frame does not show: it would wait for them as long as for all the rest."""
+        others = [spec.kind(id=spec.id) for spec in TABS[1:]]
+        for tab in others:
+            tab.display = False
+        await self.mount_all(others)
+        self.tabs += others
+        self._arrange()
+        for tab in others:
+            if self._is_opened:
+                tab.opened()
+            if self._view is not None:
+                tab.show(self._view)
+        self.filled.set()
 
     def tab(self, tab_id: str) -> Tab:
         """The tab of an id."""
@@ -92,8 +117,15 @@ class DetailPane(Vertical):
         """The tabs in view, top first."""
         return [self.tab(one) for one in dict.fromkeys((self.current, self.pinned)) if one]
 
+    def opened(self) -> None:
+        """The store is open: background work of the tabs may begin."""
+        self._is_opened = True
+        for tab in self.tabs:
+            tab.opened()
+
     def show(self, view: View) -> None:
         """Show the sandbox under the cursor in every tab."""
+        self._view = view
         for tab in self.tabs:
             tab.show(view)
         name = shown_name(view.sandbox) if view.sandbox else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -13,13 +14,17 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from sbxtui.core.model import Sandbox
+from sbxtui.core.model import Sandbox, SandboxState
 from sbxtui.tui import clock
 from sbxtui.tui.actions import LIST, SANDBOXES
 from sbxtui.tui.fleet import Fleet, key_of
 from sbxtui.tui.widgets.columns import GUTTER_WIDTH, Slot, cell_text, fitted, layout, wrong_width
 from sbxtui.tui.widgets.styled import StyledView
 from sbxtui.tui.words import isolation_word, shown_name, state_tone
+
+# Ages of a minute and more are told in minutes: looking for those that changed is work for nothing most of the time.
+_YOUNG = timedelta(minutes=1)
+_AGES_EVERY = timedelta(seconds=10)
 
 
 class FleetTable(StyledView, can_focus=True):
@@ -57,6 +62,7 @@ class FleetTable(StyledView, can_focus=True):
         self._now = clock.now()
         self._slots: list[Slot] = []
         self._laid_out_width = 0
+        self._has_seconds = False
         self._cursor_key = ""
         # What each line showed when it was last drawn: a look that tells nothing new draws nothing.
         self._drawn: dict[int, object] = {}
@@ -64,6 +70,9 @@ class FleetTable(StyledView, can_focus=True):
     def show(self) -> None:
         """Draw the fleet as it is now; to be called after every change of it."""
         self._now = clock.now()
+        self._has_seconds = any(
+            self._now - one.created_at < _YOUNG or one.state is SandboxState.UNKNOWN for one in self.fleet.rows
+        )
         self._lay_out(self.size.width)
         height = len(self.fleet.rows) + 1
         if self.virtual_size.height != height:
@@ -74,8 +83,10 @@ class FleetTable(StyledView, can_focus=True):
 
     def tick(self) -> None:
         """Draw the rows whose ages changed."""
-        self._now = clock.now()
-        self._draw_changes()
+        now = clock.now()
+        if now - self._now >= _AGES_EVERY or self._has_seconds:
+            self._now = now
+            self._draw_changes()
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
