@@ -186,3 +186,25 @@ async def test_an_error_of_the_caller_outlives_a_sandbox_that_somebody_else_remo
             raise ZeroDivisionError
     async with await Sandbox.create("taken", memory=512):
         await asyncio.to_thread(sbx.ok, "rm", "taken", "--yes")
+
+
+async def test_a_port_is_forwarded_from_a_program_and_goes_on_without_it(sbx: Sbx) -> None:
+    sbx.ok("exec", "--detach", "app", "--", "python3", "-m", "http.server", "7100", "--bind", "127.0.0.1")
+    async with await Sandbox.attach("app") as sandbox:
+        async with asyncio.timeout(60):
+            while 7100 not in [one.port for one in await sandbox.ports()]:
+                await asyncio.sleep(0.1)
+        forward = await sandbox.forward(7100, local_port=0)
+        assert forward.url == f"http://app-7100.localhost:{forward.local_port}"
+        with pytest.raises(UsageError):
+            await sandbox.forward(8080)
+        with pytest.raises(UsageError):
+            await sandbox.forward(7100, mode="udp")
+    reader, writer = await asyncio.open_connection("127.0.0.1", forward.local_port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert (await reader.readline()).endswith(b" 200 OK\r\n")
+    writer.close()
+    async with await Sandbox.attach("app") as sandbox:
+        assert [one.local_port for one in await sandbox.forwards()] == [forward.local_port]
+        await sandbox.stop_forward(forward.local_port)
+        assert await sandbox.forwards() == []

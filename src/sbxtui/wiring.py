@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sbxtui.services.costs import Costs
     from sbxtui.services.defaults import LaunchDefaults
     from sbxtui.services.files import Files
+    from sbxtui.services.forward.desk import PortDesk
     from sbxtui.services.forward.forwards import Forwards
     from sbxtui.services.guests import Guests
     from sbxtui.services.inventory import Inventories
@@ -345,6 +346,18 @@ class Services:
         from sbxtui.services.ports import Ports
 
         return Ports(self.guests, self.events, self.actor)
+
+    @cached_property
+    def port_desk(self) -> PortDesk:
+        """Where ports are looked at and forwarded."""
+        from sbxtui.services.forward.desk import PortDesk
+
+        return PortDesk(self.settings.home, self.forwards, self.ports, self.reserved_ports)
+
+    @property
+    def reserved_ports(self) -> Mapping[int, str]:
+        """Ports of a sandbox that are not forwarded, and what they are."""
+        return {self.settings.hook_port: "the platform's hook port", self.settings.agent_port: "its guest's own"}
 
     @cached_property
     def sync_desk(self) -> SyncDesk:

@@ -40,6 +40,7 @@ from sbxtui.settings import Settings
 from sbxtui.store.db import Store
 from sbxtui.store.events import Events
 from sbxtui.wiring import Services
+from tests.support.fake_ports import FakePortDesk
 from tests.support.fake_sync import FakeDesk
 from tests.support.local_files import LocalFiles
 
@@ -97,6 +98,7 @@ class FakeCloud:
     # A folder of this machine that stands for the sandbox's root.
     files_root: Path | None = None
     desk: FakeDesk = field(default_factory=FakeDesk)
+    ports: FakePortDesk = field(default_factory=FakePortDesk)
 
 
 class FakeServices:
@@ -115,6 +117,7 @@ class FakeServices:
         self.job_lists = _JobLists(cloud)
         self.job_watch = _JobWatch(self.job_lists)
         self.sync_desk = cloud.desk
+        self.port_desk = cloud.ports
         self.files = LocalFiles(cloud.files_root or settings.home.cache_dir)
 
     @property

@@ -27,6 +27,7 @@ from sbxtui.tui.widgets.rows import RowList
 from tests.support.fake_services import FakeCloud, OnOutput, home_at, job, sandbox
 from tests.tui.acting import Act, Scene, Seen, has_focus, is_asked, is_copied, key_of_action, to_tab
 from tests.tui.driving import Driver
+from tests.tui.portscene import on_ports
 from tests.tui.scene_of_sync import on_a_sync
 
 SCREENFULS = 60
@@ -335,5 +336,6 @@ SCENES: tuple[Callable[[Path], Scene], ...] = (
     on_a_file,
     on_jobs,
     on_a_sync,
+    on_ports,
     on_activity,
 )

@@ -29,7 +29,7 @@ from sbxtui.tui.tabs.files import FilesTab
 from sbxtui.tui.tabs.jobs import JobsTab
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
 from sbxtui.tui.widgets.rows import RowList
-from tests.support import fake_services, fake_sync
+from tests.support import fake_ports, fake_services, fake_sync
 from tests.support.fake_services import FakeCloud, OnOutput, job, sandbox
 from tests.tui.acting import key_of_action
 from tests.tui.driving import Driver, dashboard
@@ -48,6 +48,7 @@ def still_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(clock, "now", lambda: NOW)
     monkeypatch.setattr(fake_services, "now", lambda: NOW)
     monkeypatch.setattr(fake_sync, "now", lambda: NOW)
+    monkeypatch.setattr(fake_ports, "now", lambda: NOW)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield
@@ -111,6 +112,15 @@ def synced(root: Path) -> FakeCloud:
     said = {"pending": 1_300, "pushed": 1_100, "sent_bytes": 13 << 20, "conflict_count": 1, "guest_changes": 3}
     problems = [{"path": "run.sock", "code": "not_synced"}]
     cloud.desk.view = fake_sync.sync_view("seeding", entries=2_400, problem_count=1, problems=problems, **said)
+    return cloud
+
+
+def served(root: Path) -> FakeCloud:
+    """One in which two servers listen, and of which two ports are forwarded; nothing listens behind one of them."""
+    cloud = busy(root)
+    cloud.ports.found = [fake_ports.open_port(5173, "node"), fake_ports.open_port(8888, "jupyter-lab", age_s=7_200)]
+    words = "nothing listens on port 8000 in the sandbox"
+    cloud.ports.views = (fake_ports.forward_view(5173), fake_ports.forward_view(8000, 8001, last_error=words, open=0))
     return cloud
 
 
@@ -199,6 +209,7 @@ SIGHTS = (
         (*TO_API, "$sync", ROWS, "j", "enter"),
         lambda driver: "return 42" in driver.text() and "esc closes" in driver.text(),
     ),
+    Sight("ports", served, (*TO_API, "$ports"), lambda driver: "jupyter-lab" in driver.text()),
     Sight(
         "activity",
         busy,

@@ -55,6 +55,10 @@ class SyncSandbox:
     stop = blocking(Sandbox.stop)
     read_file = blocking(Sandbox.read_file)
     write_file = blocking(Sandbox.write_file)
+    ports = blocking(Sandbox.ports)
+    forward = blocking(Sandbox.forward)
+    forwards = blocking(Sandbox.forwards)
+    stop_forward = blocking(Sandbox.stop_forward)
 
     @property
     def name(self) -> str:

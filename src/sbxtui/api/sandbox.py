@@ -12,12 +12,13 @@ from sbxtui import arguments
 from sbxtui.api.commands import Commands
 from sbxtui.api.files import Files
 from sbxtui.api.opened import opened_services
+from sbxtui.api.ports import Ports
 from sbxtui.core.errors import SandboxNotFound, SbxError
 
 log = logging.getLogger(__name__)
 
 
-class Sandbox(Commands, Files):
+class Sandbox(Commands, Files, Ports):
     """One sandbox. Made by `create` or `attach`; close it, or use it in `async with`. Closed, it raises `Conflict`.
 
     Leaving `async with` terminates a sandbox that `create` made, and leaves one that was attached as it is.

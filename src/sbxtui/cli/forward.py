@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from sbxtui.cli.call import Call
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import Registration
+from sbxtui.core.ports import parse_mapping
 from sbxtui.core.text import harmless_line, short_age, short_size
 from sbxtui.services.forward.listeners import Bound, bind_all
 from sbxtui.services.forward.model import (
@@ -16,7 +17,7 @@ from sbxtui.services.forward.model import (
     ForwardStatus,
     Mode,
     facts_of,
-    parse_mapping,
+    parse_mode,
     specs_of,
 )
 from sbxtui.services.forward.sharedways import SharedWays
@@ -28,7 +29,7 @@ async def start(call: Call) -> int:
     specs = _asked(call)
     forwards, out = call.services.forwards, call.out
     row = await call.services.sandboxes.find(call.args.sandbox)
-    mode = await forwards.mode(row, Mode(call.args.mode) if call.args.mode else None)
+    mode = await forwards.mode(row, parse_mode(call.args.mode))
     if mode is Mode.PROXY and not call.args.mode:
         out.note(f"the image of `{row.name}` has no guest for a tunnel: HTTP and WebSocket pass, through its endpoint")
     specs = [replace(spec, mode=mode) for spec in specs]
@@ -66,7 +67,7 @@ async def _run(call: Call, row: Registration, bound: list[Bound]) -> None:
 
 
 def _asked(call: Call) -> list[ForwardSpec]:
-    args, settings = call.args, call.settings
+    args = call.args
     pairs = [parse_mapping(text) for text in args.ports]
     if args.remote_port:
         pairs.append(parse_mapping(f"{args.local_port or args.remote_port}:{args.remote_port}"))
@@ -81,7 +82,7 @@ def _asked(call: Call) -> list[ForwardSpec]:
         bind=args.bind,
         hosts=args.host,
         origins=args.allow_origin,
-        reserved={settings.hook_port: "the platform's hook port", settings.agent_port: "its guest's own"},
+        reserved=call.services.reserved_ports,
     )
     if args.bind and not args.bind.startswith("127."):
         call.out.note(f"warning: whoever can reach {args.bind} can reach what is forwarded; nothing asks who it is")

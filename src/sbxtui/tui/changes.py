@@ -12,7 +12,7 @@ from sbxtui.core.text import harmless_line
 
 _LINE_CHARS = 400
 # Told by the events around them.
-_SILENT = frozenset({"sandbox.facts", "infra.outputs", "sync.stopped"})
+_SILENT = frozenset({"sandbox.facts", "infra.outputs", "sync.stopped", "forward.stopped"})
 _FAILED = ".failed"
 _BEGINNINGS = frozenset({"sandbox.reserved", "job.start"})
 # The control plane took a launch.
@@ -153,6 +153,9 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "sync.paused": ("sync", "pause", "{subject}"),
     "sync.running": ("sync", "resume", "{subject}"),
     "sync.stop": ("sync", "stop", "{subject}"),
+    "forward.start": ("forward", "{subject}", "{local_port}:{remote_port}"),
+    "forward.stop": ("forward", "stop", "{subject}", "{local_port}"),
+    "port.listening": ("ports", "{subject}"),
     "context.added": ("context", "add", "{subject}"),
     "context.used": ("context", "use", "{subject}"),
     "context.removed": ("context", "rm", "{subject}"),

@@ -9,11 +9,12 @@ from typing import Any
 
 from sbxtui.core.errors import NotFound
 from sbxtui.core.model import Registration
+from sbxtui.core.ports import PortPair
 from sbxtui.core.text import harmless_line
 from sbxtui.home import Home
 from sbxtui.services.forward.forwards import Forwards
 from sbxtui.services.forward.listeners import bind_all
-from sbxtui.services.forward.model import ForwardSpec, Mode, PortPair, facts_of, specs_of
+from sbxtui.services.forward.model import ForwardSpec, Mode, facts_of, specs_of
 from sbxtui.services.ports import OpenPort, Ports
 from sbxtui.store.doorbell import LOOKING_POLL_S, Listener
 from sbxtui.store.links import Link
@@ -95,16 +96,16 @@ class PortDesk:
         told: tuple[ForwardView, ...] | None = None
         async with Listener(self._home, poll_s=LOOKING_POLL_S) as bell:
             while True:
-                views = await asyncio.to_thread(self.forwards, row)
+                views = await self.forwards(row)
                 if views != told:
                     told = views
                     yield views
                 await bell.wait(_EVERY_S)
 
-    def forwards(self, row: Registration) -> tuple[ForwardView, ...]:
-        """The forwards of a sandbox, by port of this machine. Blocking."""
+    async def forwards(self, row: Registration) -> tuple[ForwardView, ...]:
+        """The forwards of a sandbox, by port of this machine."""
         try:
-            links = self._forwards.of(row)
+            links = await asyncio.to_thread(self._forwards.of, row)
         except NotFound:
             return ()
         return tuple(sorted(map(ForwardView.of, links), key=lambda view: view.local_port))

@@ -9,12 +9,12 @@ from typing import Any
 
 from sbxtui.core.errors import UsageError
 from sbxtui.core.hosts import as_address, authority, normal_host
+from sbxtui.core.ports import PortPair
 from sbxtui.core.webgate import Gate, gate_for
 from sbxtui.store.links import Link
 
 KIND = "forward"
 LOOPBACK = ("127.0.0.1", "::1")
-_MAX_PORT = 65_535
 
 
 class Mode(StrEnum):
@@ -24,14 +24,6 @@ class Mode(StrEnum):
     TUNNEL = "tunnel"
     # Through its endpoint, whatever its image holds: HTTP and WebSocket.
     PROXY = "proxy"
-
-
-@dataclass(frozen=True, slots=True)
-class PortPair:
-    """A port of this machine, 0 for any, and the port of the sandbox it leads to."""
-
-    local_port: int
-    remote_port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +126,15 @@ class ForwardStatus:
         }
 
 
-def parse_mapping(text: str) -> PortPair:
-    """`LOCAL`, `LOCAL:REMOTE` or `:REMOTE` (any local port).
+def parse_mode(text: str) -> Mode | None:
+    """A mode by its name; None for none.
 
     Raises:
-        UsageError: It is something else.
+        UsageError: There is no such mode.
     """
-    local, colon, remote = text.partition(":")
-    try:
-        if not colon:
-            return PortPair(_port(local), _port(local))
-        return PortPair(_port(local or "0", least=0), _port(remote))
-    except ValueError as exc:
-        raise UsageError(
-            f"`{text[:40]}` is no forward: {exc}", hint="PORT, LOCAL:REMOTE, or :REMOTE for any local port"
-        ) from exc
+    if text and text not in list(Mode):
+        raise UsageError(f"`{text[:40]}` is no way to forward", hint="tunnel, or proxy")
+    return Mode(text) if text else None
 
 
 def specs_of(
@@ -215,9 +201,3 @@ def facts_of(link: Link) -> dict[str, Any]:
         **link.status,
         "state": state,
     }
-
-
-def _port(text: str, *, least: int = 1) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and least <= int(text) <= _MAX_PORT):
-        raise ValueError(f"`{text[:20]}` is no port")
-    return int(text)

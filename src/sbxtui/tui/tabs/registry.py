@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sbxtui.tui.actions import ACTIONS, EVERYWHERE, Action, Needs
-from sbxtui.tui.tabs import activity, files, jobs, overview, shell, sync, syncasking
+from sbxtui.tui.tabs import activity, files, jobs, overview, ports, shell, sync, syncasking
 from sbxtui.tui.tabs.base import Tab
 
 
@@ -30,6 +30,7 @@ TABS: tuple[TabSpec, ...] = (
     TabSpec("jobs", "Jobs", jobs.JobsTab, jobs.ACTIONS, "Every command in it, whoever began it."),
     TabSpec("files", "Files", files.FilesTab, files.ACTIONS, "Its files, to look into and to copy."),
     TabSpec("sync", "Sync", sync.SyncTab, syncasking.ACTIONS, "A folder here and one there, kept equal."),
+    TabSpec("ports", "Ports", ports.PortsTab, ports.ACTIONS, "What listens in it, and what of it is here."),
     TabSpec(
         "activity",
         "Activity",
