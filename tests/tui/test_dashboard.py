@@ -39,18 +39,25 @@ async def test_cached_rows_are_in_the_first_frame_with_their_age(tmp_path: Path)
         assert not any(driver.main.fleet.is_dim(one) for one in driver.main.fleet.rows)
 
 
-async def test_the_header_says_context_isolation_and_counts(tmp_path: Path) -> None:
-    async with dashboard(tmp_path, three()) as driver:
-        first = driver.text().splitlines()[0]
-        assert "local  namespaces — shared kernel  2 running  1 suspended" in first
+async def test_the_header_says_context_isolation_and_counts_as_they_are_now(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
 
+        async def header_tells(words: str) -> None:
+            await driver.press("r")
+            await driver.until(lambda: words in driver.text().splitlines()[0])
 
-async def test_on_80_columns_the_header_tells_counts_rather_than_asides(tmp_path: Path) -> None:
-    cloud = FakeCloud(
-        sandboxes=[sandbox("api"), sandbox("etl", SUSPENDED)], isolation="namespaces (bubblewrap) — shared host kernel"
-    )
-    async with dashboard(tmp_path, cloud, size=(80, 24)) as driver:
-        assert "namespaces — shared host kernel  1 running  1 suspended" in driver.text().splitlines()[0]
+        await header_tells("local  namespaces — shared kernel  2 running  1 suspended")
+        # The local cloud was started anew, with another runtime.
+        cloud.isolation = "gVisor (user-space kernel)"
+        await header_tells("gVisor")
+        cloud.isolation = "process — NOT isolated"
+        await header_tells("process — NOT isolated")
+        cloud.isolation = "namespaces (bubblewrap) — shared host kernel"
+        cloud.sandboxes = cloud.sandboxes[:2]
+        await driver.pilot.resize_terminal(80, 24)
+        # Counts go before asides.
+        await header_tells("namespaces — shared host kernel  1 running  1 suspended")
 
 
 async def test_an_account_is_told_with_its_least_price_and_the_end_of_its_machines(tmp_path: Path) -> None:
@@ -65,20 +72,6 @@ async def test_an_account_is_told_with_its_least_price_and_the_end_of_its_machin
         assert "1 running  1 suspended" in driver.text().splitlines()[0]
 
 
-async def test_no_isolation_is_said_in_words(tmp_path: Path) -> None:
-    cloud = FakeCloud(isolation="process — NOT isolated")
-    async with dashboard(tmp_path, cloud) as driver:
-        assert "process — NOT isolated" in driver.text().splitlines()[0]
-
-
-async def test_the_isolation_of_a_local_cloud_started_anew_is_in_the_header(tmp_path: Path) -> None:
-    cloud = three()
-    async with dashboard(tmp_path, cloud) as driver:
-        cloud.isolation = "gVisor (user-space kernel)"
-        await driver.press("r")
-        await driver.until(lambda: "gVisor" in driver.text().splitlines()[0])
-
-
 async def test_the_isolation_of_the_context_is_never_told_as_that_of_a_sandbox(tmp_path: Path) -> None:
     old = sandbox("old", facts={"isolation": "process — NOT isolated"})
     cloud = FakeCloud(sandboxes=[old, sandbox("untold")], isolation="gVisor (user-space kernel)")
@@ -90,7 +83,7 @@ async def test_the_isolation_of_the_context_is_never_told_as_that_of_a_sandbox(t
         assert driver.text().count("gVisor") == 1
 
 
-async def test_suspending_and_resuming_act_on_the_selected_one(tmp_path: Path) -> None:
+async def test_pausing_acts_on_the_selected_one_or_on_marked_ones_each_by_its_own_state(tmp_path: Path) -> None:
     cloud = three()
     async with dashboard(tmp_path, cloud) as driver:
         await driver.press("g", "p")
@@ -99,18 +92,16 @@ async def test_suspending_and_resuming_act_on_the_selected_one(tmp_path: Path) -
         await driver.until(lambda: [one.state for one in driver.main.fleet.all if one.name == "api"] == [SUSPENDED])
         await driver.press("p")
         await driver.until(lambda: cloud.done == ["suspend api", "resume api"])
-
-
-async def test_marked_ones_are_paused_or_resumed_each_by_its_own_state(tmp_path: Path) -> None:
-    cloud = three()
-    async with dashboard(tmp_path, cloud) as driver:
+        await driver.until(lambda: [one.state for one in driver.main.fleet.all if one.name == "api"] == [RUNNING])
         await driver.press("asterisk", "p")
-        await driver.until(lambda: len(cloud.done) == 3)
-        assert sorted(cloud.done) == ["resume etl", "suspend api", "suspend web"]
+        await driver.until(lambda: len(cloud.done) == 5)
+        assert sorted(cloud.done[2:]) == ["resume etl", "suspend api", "suspend web"]
         assert driver.main.fleet.marks == set()
 
 
-async def test_removing_asks_with_the_focus_on_cancel_and_enter_changes_nothing(tmp_path: Path) -> None:
+async def test_removing_asks_with_the_focus_on_cancel_and_is_told_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cloud = three()
     async with dashboard(tmp_path, cloud) as driver:
         await driver.press("g", "d")
@@ -120,6 +111,13 @@ async def test_removing_asks_with_the_focus_on_cancel_and_enter_changes_nothing(
         await driver.press("enter")
         await driver.until(driver.is_in_list)
         assert cloud.done == []
+        await driver.press("g", "d", "y")
+        await driver.until(lambda: "removed api" in driver.status())
+        await driver.until(lambda: [one.name for one in driver.main.fleet.all] == ["etl", "web"])
+        later = monotonic() + 60
+        monkeypatch.setattr(bars, "monotonic", lambda: later)
+        await driver.until(lambda: driver.status().strip() == "")
+        assert "removed api" in driver.main.notes.text()
 
 
 async def test_removing_names_the_commands_it_would_end(tmp_path: Path) -> None:
@@ -139,14 +137,6 @@ async def test_removing_names_the_commands_it_would_end(tmp_path: Path) -> None:
         assert "`etl` could not be asked" in driver.text()
         await driver.press("y")
         await driver.until(lambda: len(cloud.done) == 3)
-
-
-async def test_y_confirms_a_removal(tmp_path: Path) -> None:
-    cloud = three()
-    async with dashboard(tmp_path, cloud) as driver:
-        await driver.press("g", "d", "y")
-        await driver.until(lambda: "removed api" in driver.status())
-        await driver.until(lambda: [one.name for one in driver.main.fleet.all] == ["etl", "web"])
 
 
 async def test_more_than_three_need_their_typed_count(tmp_path: Path) -> None:
@@ -206,16 +196,21 @@ async def test_creating_asks_for_name_and_size_and_says_the_network(tmp_path: Pa
         await driver.until(lambda: driver.main.fleet.selected and driver.main.fleet.selected.name == "lab")
 
 
-async def test_what_was_done_leaves_the_status_line_after_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with dashboard(tmp_path, three()) as driver:
-        await driver.press("g", "d", "y")
-        await driver.until(lambda: "removed api" in driver.status())
-        later = monotonic() + 60
-        monkeypatch.setattr(bars, "monotonic", lambda: later)
-        await driver.until(lambda: driver.status().strip() == "")
-        assert "removed api" in driver.main.notes.text()
+async def test_a_launch_says_what_it_does_leaves_the_list_usable_and_is_named_when_quitting(tmp_path: Path) -> None:
+    cloud = three()
+    async with dashboard(tmp_path, cloud) as driver:
+        cloud.gate = asyncio.Event()
+        await driver.press("n", "enter")
+        await driver.until(lambda: "launching calm-otter" in driver.status())
+        await driver.press("G")
+        assert driver.main.fleet.cursor == 2
+        await driver.press("q")
+        assert isinstance(driver.app.screen, ConfirmScreen)
+        assert "launching calm-otter" in driver.text()
+        await driver.press("escape")
+        assert driver.app.return_code is None
+        cloud.gate.set()
+        await driver.until(lambda: "created calm-otter" in driver.status())
 
 
 async def test_a_name_that_cannot_be_is_said_while_typing_and_makes_nothing(tmp_path: Path) -> None:
@@ -226,18 +221,6 @@ async def test_a_name_that_cannot_be_is_said_while_typing_and_makes_nothing(tmp_
         assert "cannot name a sandbox" in driver.text()
         await driver.press("escape")
         assert cloud.created == []
-
-
-async def test_a_launch_says_what_it_does_and_the_list_stays_usable(tmp_path: Path) -> None:
-    cloud = three()
-    async with dashboard(tmp_path, cloud) as driver:
-        cloud.gate = asyncio.Event()
-        await driver.press("n", "enter")
-        await driver.until(lambda: "launching calm-otter" in driver.status())
-        await driver.press("G")
-        assert driver.main.fleet.cursor == 2
-        cloud.gate.set()
-        await driver.until(lambda: "created calm-otter" in driver.status())
 
 
 async def test_without_a_local_cloud_a_launch_says_that_it_starts_one(tmp_path: Path) -> None:
@@ -262,13 +245,6 @@ async def test_the_record_is_shown_as_json_without_the_launch_environment(tmp_pa
         document = json.loads(screen.text)
         assert (document["name"], document["network"]) == ("api", "none")
         assert document["record"]["state_reason"] is document["record"]["max_duration_s"] is None
-
-
-async def test_an_empty_list_says_why_nothing_is_removed_or_paused(tmp_path: Path) -> None:
-    async with dashboard(tmp_path, FakeCloud()) as driver:
-        await driver.press("d", "p")
-        await driver.until(lambda: len(driver.toasts()) == 2)
-        assert driver.toasts() == [f"no sandbox is selected: nothing to {what}" for what in ("remove", "pause")]
 
 
 async def test_the_form_says_the_isolation_as_soon_as_it_is_known(tmp_path: Path) -> None:
@@ -303,12 +279,16 @@ async def test_the_overview_tells_what_is_known(tmp_path: Path) -> None:
             assert fact in text
 
 
-async def test_refresh_looks_at_once(tmp_path: Path) -> None:
+async def test_refresh_looks_at_once_and_shows_what_changed_elsewhere(tmp_path: Path) -> None:
     cloud = three()
     async with dashboard(tmp_path, cloud) as driver:
         cloud.sandboxes.append(sandbox("zoo"))
         await driver.press("r")
         await driver.until(lambda: "zoo" in driver.text())
+        cloud.sandboxes[0] = replace(cloud.sandboxes[0], state=SandboxState.TERMINATED, state_reason="out of memory")
+        await driver.press("r")
+        await driver.until(lambda: "x ended" in driver.text())
+        assert "out of memory" in driver.text()
 
 
 async def test_an_unreachable_control_plane_shows_unknown_and_never_gone(tmp_path: Path) -> None:
@@ -347,40 +327,21 @@ async def test_a_store_that_cannot_be_opened_is_said_and_tried_again(tmp_path: P
         await driver.until(lambda: " live " in driver.text())
 
 
-async def test_quitting_is_immediate_when_nothing_would_be_cut_off(tmp_path: Path) -> None:
-    async with dashboard(tmp_path, three()) as driver:
-        await driver.press("q")
-        await driver.until(lambda: driver.app.return_code == 0)
-
-
-async def test_quitting_during_a_launch_asks_and_names_it(tmp_path: Path) -> None:
-    cloud = three()
-    async with dashboard(tmp_path, cloud) as driver:
-        cloud.gate = asyncio.Event()
-        await driver.press("n", "enter")
-        await driver.until(lambda: "launching" in driver.status())
-        await driver.press("q")
-        assert isinstance(driver.app.screen, ConfirmScreen)
-        assert "launching calm-otter" in driver.text()
-        cloud.gate.set()
-        await driver.press("escape")
-        assert driver.app.return_code is None
-
-
-async def test_ctrl_c_never_ends_the_dashboard(tmp_path: Path) -> None:
-    async with dashboard(tmp_path, three()) as driver:
+async def test_an_empty_list_names_no_key_that_needs_one_says_why_and_is_left_by_q_and_not_by_ctrl_c(
+    tmp_path: Path,
+) -> None:
+    async with dashboard(tmp_path, FakeCloud()) as driver:
+        footer = driver.text().splitlines()[-1]
+        assert "n new" in footer and "q quit" in footer
+        assert not [key for key in ("e shell", "p pause", "d remove", "/ filter", "enter detail") if key in footer]
+        await driver.press("d", "p")
+        await driver.until(lambda: len(driver.toasts()) == 2)
+        assert driver.toasts() == [f"no sandbox is selected: nothing to {what}" for what in ("remove", "pause")]
         await driver.press("ctrl+c")
         assert driver.app.return_code is None
         assert any("q quits" in words for words in driver.toasts())
-
-
-async def test_a_sandbox_that_changes_state_elsewhere_changes_here(tmp_path: Path) -> None:
-    cloud = three()
-    async with dashboard(tmp_path, cloud) as driver:
-        cloud.sandboxes[0] = replace(cloud.sandboxes[0], state=SandboxState.TERMINATED, state_reason="out of memory")
-        await driver.press("r")
-        await driver.until(lambda: "x ended" in driver.text())
-        assert "out of memory" in driver.text()
+        await driver.press("q")
+        await driver.until(lambda: driver.app.return_code == 0)
 
 
 async def test_a_dialog_may_be_told_more_before_it_is_drawn(tmp_path: Path) -> None:

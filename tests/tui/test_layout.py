@@ -13,66 +13,68 @@ from textual import _time
 from sbxtui.core.model import SandboxId
 from sbxtui.tui.widgets.table import FleetTable
 from tests.support.fake_services import FakeCloud, sandbox
-from tests.tui.driving import DEADLINE_S, dashboard
+from tests.tui.driving import DEADLINE_S, Driver, dashboard
 
 
 def two() -> FakeCloud:
     return FakeCloud(sandboxes=[sandbox("api"), sandbox("web")])
 
 
-@pytest.mark.parametrize("size", [(80, 24), (119, 40)])
-async def test_below_120_columns_the_detail_is_under_the_list(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with dashboard(tmp_path, two(), size=size) as driver:
-        above, below = driver.main.query_one("#fleet").region, driver.main.query_one("#detail").region
-        assert (above.x, above.width) == (below.x, below.width) == (0, size[0])
-        assert below.y == above.bottom
-        assert below.bottom == driver.main.query_one("#status").region.y
-
-
-@pytest.mark.parametrize("size", [(120, 30), (160, 48), (300, 100)])
-async def test_from_120_columns_they_are_side_by_side(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with dashboard(tmp_path, two(), size=size) as driver:
-        left, right = driver.main.query_one("#fleet").region, driver.main.query_one("#detail").region
-        assert (left.y, left.height) == (right.y, right.height)
-        assert right.x == left.right and right.right == size[0]
-
-
-@pytest.mark.parametrize("size", [(59, 24), (80, 14), (40, 10)])
-async def test_small_screens_show_one_pane_and_keys_reach_the_other(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with dashboard(tmp_path, two(), size=size) as driver:
-        fleet, detail = driver.main.query_one("#fleet"), driver.main.query_one("#detail")
-        assert fleet.display and not detail.display
-        await driver.press("enter")
-        await driver.until(lambda: detail.display and not fleet.display)
-        await driver.until(lambda: driver.main.focused is not None and detail in driver.main.focused.ancestors)
-        await driver.press("escape")
-        await driver.until(lambda: fleet.display and not detail.display)
-        await driver.until(driver.is_in_list)
-
-
-@pytest.mark.parametrize("size", [(39, 24), (80, 9), (10, 3), (1, 1)])
-async def test_a_screen_too_small_for_anything_says_so(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with dashboard(tmp_path, two(), size=size) as driver:
-        assert driver.main.query_one("#too-small").display
-        assert not driver.main.query_one("#body").display
-
-
 @pytest.mark.long
-async def test_resizing_goes_through_every_layout_and_back(tmp_path: Path) -> None:
+async def test_every_size_of_a_terminal_has_its_layout_and_footer(tmp_path: Path) -> None:
     async with dashboard(tmp_path, two(), size=(160, 48)) as driver:
+        fleet, detail = driver.main.query_one("#fleet"), driver.main.query_one("#detail")
         await driver.press("j")
-        for size in ((30, 8), (50, 12), (80, 24), (300, 100), (1, 1), (100, 30)):
+        for size, check in (
+            *((size, is_stacked) for size in ((80, 24), (119, 40))),
+            *((size, is_side_by_side) for size in ((120, 30), (160, 48), (300, 100))),
+            *((size, is_one_pane) for size in ((59, 24), (80, 14), (40, 10))),
+            *((size, is_too_small) for size in ((39, 24), (80, 9), (10, 3), (1, 1), (30, 8))),
+            *((size, has_its_footer) for size in ((40, 24), (60, 24), (80, 24), (100, 24), (160, 24))),
+        ):
             await driver.pilot.resize_terminal(*size)
-            await driver.pilot.pause()
+            await driver.until(lambda check=check, size=size: check(driver, size))
+            if check is is_one_pane:
+                await driver.press("enter")
+                await driver.until(lambda: detail.display and not fleet.display)
+                await driver.until(lambda: driver.main.focused is not None and detail in driver.main.focused.ancestors)
+                await driver.press("escape")
+                await driver.until(lambda: fleet.display and not detail.display)
+                await driver.until(driver.is_in_list)
         assert driver.main.fleet.cursor == 1
         assert "api" in driver.text() and "1 Overview" in driver.text()
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
-async def test_leaving_and_help_are_in_the_footer_at_every_width(tmp_path: Path, width: int) -> None:
-    async with dashboard(tmp_path, two(), size=(width, 24)) as driver:
-        footer = driver.text().splitlines()[23]
-        assert "q quit" in footer and "? help" in footer
+@pytest.mark.parametrize("size", [(1, 1), (59, 24), (80, 24)])
+async def test_a_dashboard_opens_at_any_size(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with dashboard(tmp_path, two(), size=size) as driver:
+        assert {(1, 1): is_too_small, (59, 24): is_one_pane, (80, 24): is_stacked}[size](driver, size)
+
+
+def is_stacked(driver: Driver, size: tuple[int, int]) -> bool:
+    above, below = driver.main.query_one("#fleet").region, driver.main.query_one("#detail").region
+    is_full = (above.x, above.width) == (below.x, below.width) == (0, size[0])
+    return is_full and below.y == above.bottom and below.bottom == driver.main.query_one("#status").region.y
+
+
+def is_side_by_side(driver: Driver, size: tuple[int, int]) -> bool:
+    left, right = driver.main.query_one("#fleet").region, driver.main.query_one("#detail").region
+    is_level = (left.y, left.height) == (right.y, right.height)
+    return is_level and right.x == left.right and right.right == size[0]
+
+
+def is_one_pane(driver: Driver, size: tuple[int, int]) -> bool:
+    fleet, detail = driver.main.query_one("#fleet"), driver.main.query_one("#detail")
+    return fleet.display and not detail.display and driver.main.size.width == size[0]
+
+
+def is_too_small(driver: Driver, size: tuple[int, int]) -> bool:
+    return driver.main.query_one("#too-small").display and not driver.main.query_one("#body").display
+
+
+def has_its_footer(driver: Driver, size: tuple[int, int]) -> bool:
+    lines = driver.text().splitlines()
+    return len(lines) == size[1] and "q quit" in lines[-1] and "? help" in lines[-1]
 
 
 async def test_columns_are_those_of_the_width_whenever_it_comes(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import asdict, replace
 
 from sbxtui.core.errors import UsageError
+from sbxtui.core.ports import PortPair
 from sbxtui.core.text import iso
 from sbxtui.mcp_server import common
 from sbxtui.mcp_server.call import Call
@@ -13,7 +14,7 @@ from sbxtui.mcp_server.params import Kind, Param
 from sbxtui.mcp_server.reply import Reply
 from sbxtui.mcp_server.tool import Effect, Tool, Toolset
 from sbxtui.services.forward.listeners import bind_all
-from sbxtui.services.forward.model import PortPair, facts_of, specs_of
+from sbxtui.services.forward.model import facts_of, specs_of
 from sbxtui.services.sync.model import Mode
 from sbxtui.services.sync.syncs import SyncSpec
 from sbxtui.store.links import Wanted
