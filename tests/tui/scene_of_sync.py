@@ -34,7 +34,6 @@ def on_a_sync(root: Path) -> Scene:
     def is_listed(driver: Driver) -> bool:
         return driver.main.query_one("#sync-items", RowList).rows != [] and has_focus(RowList)(driver) is True
 
-    view = "#sync-patch"
     return Scene(
         cloud,
         (
@@ -48,7 +47,7 @@ def on_a_sync(root: Path) -> Scene:
             Act("sync_accept_all", is_asked(ConfirmScreen, "Take over from api?"), is_ready=is_listed),
             Act("sync_look", lambda driver: desk.done.count("look") > 3, ("escape",)),
             Act("sync_reject", did("reject package.json")),
-            Act("patch_reject", did("reject old.txt"), ("enter",), is_ready=lambda driver: driver.main.query(view)),
+            Act("patch_reject", did("reject old.txt"), ("enter",), is_ready=has_focus(FileView)),
             Act("sync_both", did("keep both of a.txt"), arrange=dispute, is_ready=is_listed),
             Act("sync_merge", did("merge b.txt"), is_ready=is_listed),
             Act("patch_both", did("keep both of c.txt"), ("enter",), is_ready=has_focus(FileView)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ async def test_every_size_of_a_terminal_has_its_layout_and_footer(tmp_path: Path
             *((size, has_its_footer) for size in ((40, 24), (60, 24), (80, 24), (100, 24), (160, 24))),
         ):
             await driver.pilot.resize_terminal(*size)
-            await driver.until(lambda check=check, size=size: check(driver, size))
+            await driver.until(partial(check, driver, size))
             if check is is_one_pane:
                 await driver.press("enter")
                 await driver.until(lambda: detail.display and not fleet.display)
