@@ -34,6 +34,7 @@ def _tab(tab_id: str) -> str:
 
 # What is pressed after the picture before it, until which words are on the screen. Without a name there is no picture.
 SCENES: tuple[tuple[str, Sequence[str], str], ...] = (
+    ("", (), " live "),
     ("dashboard", (), "only when removed"),
     ("help", ("question_mark",), "esc closes"),
     ("create", ("escape", "n"), "memory"),

@@ -23,6 +23,9 @@ from sbxtui.tui.widgets.notice import Notice, notice_for
 from sbxtui.tui.widgets.table import FleetTable
 from sbxtui.tui.words import freshness_text, shown_name
 
+# Corners and what Textual keeps clear beside a title.
+_BORDER_ENDS = 6
+
 
 class FilterInput(Input):
     """The filter box, hidden until it is asked for."""
@@ -175,18 +178,19 @@ class DetailPane(Enduring, Vertical):
         self._say_border()
 
     def _say_border(self) -> None:
-        """Names of tabs; numbers alone where the width has no room for the others' names."""
+        """Names of tabs; closer together, then numbers alone, where the width has no room for the others' names."""
         names = [(at, spec) for at, spec in enumerate(TABS, start=1)]
-        is_wide = sum(len(spec.label) + 4 for _, spec in names) + 4 <= self.size.width
+        least = sum(len(f"{at} {spec.label}") + 1 for at, spec in names) + len("*") + _BORDER_ENDS
+        is_named, gap = least <= self.size.width, "  " if least + len(names) <= self.size.width else " "
         parts = []
         for at, spec in names:
             is_current = spec.id == self.current
-            label = f"{at} {spec.label}" if is_wide or is_current else str(at)
+            label = f"{at} {spec.label}" if is_named or is_current else str(at)
             pin = "*" if spec.id == self.pinned else ""
             parts.append(
                 Content.from_markup(f"[@click=screen.do('tab_{spec.id}')]{_tab_label(label + pin, is_current)}[/]")
             )
-        self.border_title = Content("  ").join(parts)
+        self.border_title = Content(gap if is_named else "  ").join(parts)
 
 
 def _label_of(tab: Tab) -> str:
