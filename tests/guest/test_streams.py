@@ -10,7 +10,7 @@ from contextlib import aclosing
 import pytest
 
 from sbxguest import wire
-from sbxtui.core.errors import AccessDenied, GuestUnreachable, TimedOut, UsageError
+from sbxtui.core.errors import AccessDenied, GuestUnreachable, SandboxEnded, TimedOut, UsageError
 from sbxtui.core.jobs import JobOutput, JobState
 from sbxtui.guest import streams
 from sbxtui.guest.client import GuestClient
@@ -125,6 +125,20 @@ async def test_a_guest_that_never_comes_back_names_the_job_that_goes_on(
     assert caught.value.details["job"] == "j"
     async with GuestClient(guest.url, None) as direct:
         assert (await direct.jobs.get("j")).state is JobState.RUNNING
+
+
+async def test_a_sandbox_that_ended_meanwhile_is_told_as_soon_as_its_guest_does_not_answer(relay: Relay) -> None:
+    async def doubt() -> None:
+        raise SandboxEnded("`app` was terminated")
+
+    async def on_output(_channel: str, _data: bytes) -> None:
+        relay.answers = [502] * 1000
+
+    async with GuestClient(relay.url, Tokens(), doubt=doubt) as client:
+        await client.hello()
+        relay.cut_after_bytes = 2000
+        with pytest.raises(SandboxEnded):
+            await client.exec(["sh", "-c", "echo up; sleep 0.1; seq 2000; exec sleep 1000"], on_output=on_output)
 
 
 async def test_a_guest_that_says_it_is_older_is_told_apart_from_one_that_is_down(

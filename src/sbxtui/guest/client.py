@@ -60,6 +60,7 @@ class GuestClient:
         port: The guest's port, named to the proxy.
         verify: How TLS to the endpoint is checked; False not at all.
         revive: Called when nobody listens at the endpoint: it may start again whoever should.
+        doubt: As of `Transport`.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class GuestClient:
         port: int = 8080,
         verify: ssl.SSLContext | bool = True,
         revive: Callable[[], Awaitable[None]] | None = None,
+        doubt: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._tokens = tokens
         self._port = port
         self._verify = verify
         self._revive = revive
+        self._doubt = doubt
         self._opened: Transport | None = None
         self._hello: Hello | None = None
 
@@ -100,7 +103,12 @@ class GuestClient:
             from sbxtui.guest.transport import Transport
 
             self._opened = Transport(
-                self.endpoint, self._tokens, port=self._port, verify=self._verify, revive=self._revive
+                self.endpoint,
+                self._tokens,
+                port=self._port,
+                verify=self._verify,
+                revive=self._revive,
+                doubt=self._doubt,
             )
         return self._opened
 

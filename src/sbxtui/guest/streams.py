@@ -18,6 +18,7 @@ from sbxtui.guest.transport import RETRYABLE, Backoff, Transport, json_body
 _SILENCE_S = 40.0
 _PATIENCE = Patience(answer_s=_SILENCE_S)
 RECONNECT_S = 30.0
+_DOUBT_EVERY = 3
 # Each request says by its cursor what has arrived; the guest keeps the rest. Half of the guest's ring, so that it can
 # fill the other half while this one travels.
 WINDOW_BYTES = 4 * wire.MIB
@@ -81,6 +82,7 @@ class LogReader:
             SbxError: The guest refused, see `core.errors`.
         """
         backoff = Backoff(RECONNECT_S)
+        failures = 0
         while self._exit is None:
             before = self.cursor
             failure: Exception | None = None
@@ -88,6 +90,7 @@ class LogReader:
                 async with aclosing(self._one_window()) as window:
                     async for frame in window:
                         backoff.reset()
+                        failures = 0
                         if frame.type != wire.FrameType.HEARTBEAT:
                             yield frame
                         if self._is_at_its_end:
@@ -99,6 +102,9 @@ class LogReader:
             if self._exit is None and (failure is not None or self.cursor == before):
                 if failure is None and not self._follows:
                     return
+                failures += 1
+                if failures % _DOUBT_EVERY == 0:
+                    await self._transport.check_there()
                 await backoff.wait(self._lost(failure))
         yield self._exit
 

@@ -53,6 +53,7 @@ class Transport:
         port: The guest's port, named to the proxy.
         verify: For TLS: how to check the endpoint, or False not to.
         revive: Called when nobody listens at the endpoint; the request fails all the same, and may be repeated.
+        doubt: Asks whether there still is a sandbox behind a guest that does not answer; raises when there is none.
     """
 
     def __init__(
@@ -63,12 +64,14 @@ class Transport:
         port: int = 8080,
         verify: ssl.SSLContext | bool = True,
         revive: Callable[[], Awaitable[None]] | None = None,
+        doubt: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._tokens = tokens
         self._port = str(port)
         self._verify = verify
         self._revive = revive
+        self._doubt = doubt
         self._opened: Pool | None = None
 
     async def __aenter__(self) -> Transport:
@@ -78,6 +81,15 @@ class Transport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def check_there(self) -> None:
+        """Ask whether what does not answer still is there.
+
+        Raises:
+            SbxError: It is not, and why.
+        """
+        if self._doubt is not None:
+            await self._doubt()
 
     async def close(self) -> None:
         """Close every connection."""

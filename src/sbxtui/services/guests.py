@@ -67,6 +67,7 @@ class Guests:
             port=self._settings.agent_port,
             verify=await self._planes.endpoint_tls(self._context),
             revive=partial(self._planes.revive, self._context),
+            doubt=partial(self._check_there, registration),
         )
         async with client:
             try:
@@ -178,6 +179,19 @@ class Guests:
         if record.state.is_gone:
             raise _explanation(registration.name, record) or SandboxNotFound(f"`{registration.name}` is gone")
         return record.state
+
+    async def _check_there(self, registration: Registration) -> None:
+        """Check that a sandbox whose guest does not answer has not ended; a plane that does not answer says nothing.
+
+        Raises:
+            SandboxNotFound: It has.
+        """
+        try:
+            await self.state(registration)
+        except SandboxNotFound:
+            raise
+        except SbxError:
+            return
 
     async def explain(self, registration: Registration, failure: SbxError) -> SbxError:
         """Why a guest did not answer, as its control plane knows it; `failure` itself when that cannot say more."""
