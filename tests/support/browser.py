@@ -1,0 +1,75 @@
+"""Headless Chromium, told what to do over its own debugging protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+
+PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+_FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
+
+
+class Page:
+    """One page; what is evaluated in it comes back as JSON has it."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._ids = itertools.count(1)
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """One command of the protocol, and its result."""
+        number = next(self._ids)
+        await self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
+        while True:
+            told = json.loads(await self._socket.recv())
+            if told.get("id") == number:
+                assert "error" not in told, told
+                result: dict[str, Any] = told["result"]
+                return result
+
+    async def go(self, url: str) -> None:
+        """Open a page."""
+        await self.call("Page.navigate", url=url)
+
+    async def value(self, expression: str) -> Any:
+        """What an expression is in the page; None where it throws."""
+        told = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        return told["result"].get("value")
+
+    async def until(self, expression: str) -> None:
+        """Wait until an expression is true in the page."""
+        while await self.value(expression) is not True:
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def browser_page(folder: Path) -> AsyncIterator[Page]:
+    """A new browser with one empty page; its files are below `folder`."""
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM,
+        *_FLAGS,
+        *(f"--user-data-dir={folder}", "--remote-debugging-port=0", "about:blank"),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        told = folder / "DevToolsActivePort"
+        while not (told.exists() and len(told.read_text().splitlines()) == 2):
+            await asyncio.sleep(0.05)
+        port, path = told.read_text().splitlines()
+        async with connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as socket:
+            target = await Page(socket).call("Target.createTarget", url="about:blank")
+        page_url = f"ws://127.0.0.1:{port}/devtools/page/{target['targetId']}"
+        async with connect(page_url, max_size=None) as socket:
+            yield Page(socket)
+    finally:
+        process.kill()
+        await process.wait()
