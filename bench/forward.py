@@ -1,7 +1,8 @@
 """A server in a sandbox through `sbx forward`, against a direct connection and against nginx before it.
 
-All on loopback and without TLS: the server, the guest, the forward and the load are processes of their own. nginx is
-one hop, a forward two; where nginx is missing its rows say so.
+All on loopback and without TLS: the server, the guest, the forward and the load are processes of their own. nginx and
+the proxy mode are one hop, a tunnel two; where nginx is missing its rows say so. Far away is behind a delay of 20 ms
+there and back, which each of them has on its way to the server or the guest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from bench.support import Row, milliseconds
-from tests.support.forwarding import forwarded
+from tests.support.forwarding import forwarded, proxied
 from tests.support.guest_process import running_guest
 
 _SMALL = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n" + b"x" * 100
@@ -28,6 +29,10 @@ _BIG_BYTES = 256 * 1024 * 1024
 _PIECE = bytes(256 * 1024)
 _GETS = 2_000
 _AT_ONCE = 32
+_OF_BROWSER, _GETS_FAR, _DELAY_S = 6, 50, 0.01
+_UPGRADE = b"GET /echo HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n"
+_UPGRADED = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n"
+_MESSAGE = b"m" * 64
 _GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 _DOWN = b"GET /big HTTP/1.1\r\nhost: localhost\r\n\r\n"
 _UP = b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % _BIG_BYTES
@@ -40,7 +45,9 @@ http {{
   scgi_temp_path {folder};
   upstream app {{ server 127.0.0.1:{port}; keepalive 64; }}
   server {{ listen 127.0.0.1:{own}; keepalive_requests 1000000;
-    location / {{ proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; }} }}
+    location / {{ proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; }}
+    location /echo {{ proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection upgrade;
+      proxy_set_header Upgrade echo; }} }}
 }}
 """
 
@@ -51,23 +58,57 @@ def run() -> list[Row]:
 
 
 async def _run() -> list[Row]:
+    figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder, _child("serve") as (port, _):
         async with running_guest(Path(folder)) as guest:
-            direct = await _measured(port)
-            with _child("forward", guest.url, str(port)) as (forward_port, forward):
-                before_kib = _peak_kib(forward.pid)
-                ours = await _measured(forward_port)
-                grown_mib = (_peak_kib(forward.pid) - before_kib) / 1024
-            async with _nginx(Path(folder), port) as nginx_port:
-                nginx = await _measured(nginx_port) if nginx_port else {}
+            figures["direct"] = await _measured(port)
+            with _child("tunnel", guest.url, str(port)) as (own, forward):
+                figures["tunnel"] = await _measured_with_memory(own, forward.pid)
+            with _child("proxy", f"http://127.0.0.1:{port}", str(port)) as (own, forward):
+                figures["proxy"] = await _measured_with_memory(own, forward.pid)
+            async with _nginx(Path(folder), port) as own:
+                figures["nginx"] = await _measured(own) if own else {}
+            with _child("delay", str(guest.port)) as (far, _), _child("tunnel", _url(far), str(port)) as (own, _):
+                figures["tunnel"] |= await _measured_far(own)
+            with _child("delay", str(port)) as (far, _):
+                with _child("proxy", _url(far), str(port)) as (own, _):
+                    figures["proxy"] |= await _measured_far(own)
+                async with _nginx(Path(folder), far) as own:
+                    figures["nginx"] |= await _measured_far(own) if own else {}
+    return [*_rows("tunnel", figures), *_rows("proxy", figures)]
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+def _rows(mode: str, figures: dict[str, dict[str, float]]) -> list[Row]:
     rows: list[Row] = []
-    for what, figure in ours.items():
-        is_rate = what.endswith("MB/s")
-        shown = f"{figure:.0f} MB/s" if is_rate else milliseconds(figure)
-        against = [f"{figure / direct[what]:.2f} × direct"]
-        against.append(f"{figure / nginx[what]:.2f} × nginx" if nginx else "nginx absent")
-        rows.append((what, shown, ", ".join(against)))
-    return [*rows, (f"memory the forward grew by, {_BIG_BYTES >> 20} MiB each way", f"{grown_mib:.0f} MiB", "")]
+    for what, figure in figures[mode].items():
+        shown = milliseconds(figure)
+        if "MB/s" in what or "MiB" in what:
+            shown = f"{figure:.0f} {'MB/s' if 'MB/s' in what else 'MiB'}"
+        against = [
+            f"{figure / figures[other][what]:.2f} × {other}" for other in ("direct", "nginx") if what in figures[other]
+        ]
+        rows.append((f"{mode}: {what}", shown, ", ".join(against)))
+    return rows
+
+
+async def _measured_with_memory(port: int, pid: int) -> dict[str, float]:
+    before_kib = _peak_kib(pid)
+    figures = await _measured(port)
+    grown_mib = (_peak_kib(pid) - before_kib) / 1024
+    return {**figures, f"memory it grew by, {_BIG_BYTES >> 20} MiB each way, MiB": grown_mib}
+
+
+async def _measured_far(port: int) -> dict[str, float]:
+    """Six connections of a browser, far away."""
+    await asyncio.gather(*(_gets(port, 2) for _ in range(_OF_BROWSER)))
+    began = time.perf_counter()
+    await asyncio.gather(*(_gets(port, _GETS_FAR) for _ in range(_OF_BROWSER)))
+    took_s = (time.perf_counter() - began) / (_GETS_FAR * _OF_BROWSER)
+    return {f"20 ms away, small GET, {_OF_BROWSER} connections, per request": took_s}
 
 
 async def _measured(port: int) -> dict[str, float]:
@@ -78,6 +119,7 @@ async def _measured(port: int) -> dict[str, float]:
     began = time.perf_counter()
     await asyncio.gather(*(_gets(port, _GETS // 8) for _ in range(_AT_ONCE)))
     figures[f"small GET, {_AT_ONCE} connections, per request"] = (time.perf_counter() - began) / (_GETS // 8 * _AT_ONCE)
+    figures["upgraded, 64 bytes and back p50"] = statistics.median(await _echoes(port, _GETS))
     figures["download MB/s"] = await _bulk(port, _DOWN)
     figures["upload MB/s"] = await _bulk(port, _UP)
     loading = asyncio.create_task(_bulk(port, _DOWN))
@@ -87,6 +129,21 @@ async def _measured(port: int) -> dict[str, float]:
     await loading
     figures["small GET p50 beside a download"] = statistics.median(beside)
     return figures
+
+
+async def _echoes(port: int, count: int) -> list[float]:
+    """Seconds for each message of an upgraded connection to come back: frames are nobody's business on the way."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(_UPGRADE)
+    await reader.readuntil(b"\r\n\r\n")
+    took_s: list[float] = []
+    for _ in range(count):
+        began = time.perf_counter()
+        writer.write(_MESSAGE)
+        await reader.readexactly(len(_MESSAGE))
+        took_s.append(time.perf_counter() - began)
+    writer.close()
+    return took_s
 
 
 async def _gets(port: int, count: int) -> list[float]:
@@ -166,6 +223,11 @@ async def _serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"GET /echo"):
+                writer.write(_UPGRADED)
+                while data := await reader.read(1 << 16):
+                    writer.write(data)
+                return
             if head.startswith(b"POST"):
                 left = _BIG_BYTES
                 while left:
@@ -185,11 +247,41 @@ async def _serve() -> None:
     await server.serve_forever()
 
 
-async def _forward(url: str, port: int) -> None:
-    async with forwarded(url, port) as forward:
+async def _delay(port: int) -> None:
+    """A relay that holds every byte for a while, however many are under way."""
+    loop = asyncio.get_running_loop()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 18):
+            loop.call_later(_DELAY_S, writer.write, data)
+        loop.call_later(_DELAY_S, writer.close)
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            there = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.gather(pass_on(reader, there[1]), pass_on(there[0], writer))
+
+    server = await asyncio.start_server(one, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+async def _forward(mode: str, url: str, port: int) -> None:
+    opened = forwarded(url, port) if mode == "tunnel" else proxied(url, port, tokens=["x" * 900], connections=62)
+    async with opened as forward:
         print(forward.local_port, flush=True)
         await asyncio.Event().wait()
 
 
+async def _act(role: str, *words: str) -> None:
+    match role:
+        case "serve":
+            await _serve()
+        case "delay":
+            await _delay(int(words[0]))
+        case _:
+            await _forward(role, words[0], int(words[1]))
+
+
 if __name__ == "__main__":
-    asyncio.run(_serve() if sys.argv[1] == "serve" else _forward(sys.argv[2], int(sys.argv[3])))
+    asyncio.run(_act(*sys.argv[1:]))

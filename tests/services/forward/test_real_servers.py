@@ -88,7 +88,7 @@ async def program(*words: str | Path, cwd: Path, port: int, user: str = "", **en
         stdout=log,
         stderr=log,
         start_new_session=True,
-        **({"user": user} if user else {}),
+        user=user or None,
     )
     try:
         while True:
@@ -292,10 +292,8 @@ async def test_psql_asks_a_database(guest: GuestProcess, tmp_path: Path) -> None
             folder.chmod(folder.stat().st_mode | 0o711)
     if user:
         os.chown(tmp_path, pwd.getpwnam(user).pw_uid, -1)
-    options = {"user": user} if user else {}
-    made = await asyncio.create_subprocess_exec(
-        POSTGRES / "initdb", "-D", data, "-A", "trust", "-U", "me", stdout=asyncio.subprocess.DEVNULL, **options
-    )
+    words = (str(POSTGRES / "initdb"), "-D", str(data), "-A", "trust", "-U", "me")
+    made = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.DEVNULL, user=user or None)
     assert await made.wait() == 0
     server = (POSTGRES / "postgres", "-D", data, "-p", str(port), "-k", tmp_path, "-h", "127.0.0.1")
     async with (
