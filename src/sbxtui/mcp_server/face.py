@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from sbxtui.core.errors import PolicyDenied, SbxError
@@ -48,9 +49,7 @@ class Face:
 
     async def services(self, client: str) -> Services:
         """The services that act as a client; the first one finishes what dead processes began."""
-        actor = actor_of(client)
-        if actor not in self._services and len(self._services) >= _CLIENTS_MAX:
-            actor = actor_of(_NO_NAME)
+        actor = self._actor(client)
         if actor not in self._services:
             self._services[actor] = Services(self.settings, actor=actor, context_name=self.options.context)
             await asyncio.to_thread(self._greet, self._services[actor], client)
@@ -77,6 +76,17 @@ class Face:
             await asyncio.sleep(_LOOK_S)
         if allowed is Allowed.ENDED:
             raise PolicyDenied("a person has cut this client off; nothing was done", hint="ask before connecting anew")
+
+    async def note_call(self, client: str, tool: str, code: str) -> None:
+        """Write down what a client asked for and how that ended, for people to see; nothing of one never greeted."""
+        services = self._services.get(self._actor(client))
+        if services is not None:
+            await asyncio.to_thread(services.clients.called, services.actor, tool, code)
+
+    def _actor(self, client: str) -> str:
+        actor = actor_of(client)
+        is_one_too_many = actor not in self._services and len(self._services) >= _CLIENTS_MAX
+        return actor_of(_NO_NAME) if is_one_too_many else actor
 
     async def _watch(self, services: Services) -> None:
         """Notice when a person cuts a client off."""
@@ -110,7 +120,8 @@ class Face:
         while self._finished:
             await asyncio.wait(set(self._finished))
         for services in self._services.values():
-            await asyncio.to_thread(services.clients.left, services.actor)
+            with suppress(SbxError):
+                await asyncio.to_thread(services.clients.left, services.actor)
             services.close()
 
 

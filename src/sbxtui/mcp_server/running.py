@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from mcp_types import CallToolResult, InputRequiredResult
 
-from sbxtui.core.errors import PolicyDenied, SbxError
+from sbxtui.core.errors import SbxError
 from sbxtui.mcp_server.call import Call
 from sbxtui.mcp_server.client import QuestionAsked, RequestClient
-from sbxtui.mcp_server.codes import CANCELLED, code_of
+from sbxtui.mcp_server.codes import CANCELLED
 from sbxtui.mcp_server.face import Face
 from sbxtui.mcp_server.params import check
 from sbxtui.mcp_server.reply import code_of_result, failure, success
@@ -37,26 +37,21 @@ async def run_tool(face: Face, tool: Tool, sent: Mapping[str, object], client: R
 
 
 async def _result(face: Face, tool: Tool, sent: Mapping[str, object], client: RequestClient) -> Result:
+    code = CANCELLED
+    try:
+        result = await _answered(face, tool, sent, client)
+        code = code_of_result(result)
+        return result
+    finally:
+        face.later(face.note_call(client.name, tool.name, code))
+
+
+async def _answered(face: Face, tool: Tool, sent: Mapping[str, object], client: RequestClient) -> Result:
     try:
         args = check(tool.params, sent)
         services = await face.services(client.name)
-    except SbxError as exc:
-        return failure(exc)
-    code = CANCELLED
-    try:
         await face.admit(services)
-        result = await _ran(Call(args, services, face.host_paths, client, face.follow, face.later), tool)
-        code = code_of_result(result)
-        return result
-    except PolicyDenied as exc:
-        code = code_of(exc)
-        return failure(exc)
-    finally:
-        face.later(asyncio.to_thread(services.clients.called, services.actor, tool.name, code))
-
-
-async def _ran(call: Call, tool: Tool) -> Result:
-    try:
+        call = Call(args, services, face.host_paths, client, face.follow, face.later)
         return success(await tool.run(call), call.warnings)
     except QuestionAsked as asked:
         return asked.as_result()

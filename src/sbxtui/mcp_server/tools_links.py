@@ -31,6 +31,9 @@ async def sync(call: Call) -> Reply:
             with call.host_paths.opened(call.args.text("host_path")) as place:
                 if not place.is_folder:
                     raise UsageError(f"{place.shown} is no folder")
+                if mode is Mode.TWO_WAY:
+                    losses = [f"what `{row.name}` changes or deletes is changed and deleted in {place.shown}"]
+                    await call.confirm(f"let `{row.name}` change files of {place.shown}", losses)
                 await syncs.detach(row, SyncSpec(place.shown, call.args.text("to"), mode))
         case "flush":
             return Reply({"name": row.name, "pushed": await syncs.flush(row)})
@@ -100,6 +103,7 @@ TOOLS = (
             Param("host_path", help="start: folder on this machine, below an allowed one"),
             Param("to", help="start: folder in the sandbox (its work folder)"),
             Param("mode", help="start: which way changes go (push)", choices=tuple(mode.value for mode in Mode)),
+            common.CONFIRM,
         ),
     ),
     Tool(
