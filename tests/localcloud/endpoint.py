@@ -115,7 +115,7 @@ async def answer_ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 def run_sandbox(cloud: LocalCloud, **params: Any) -> Endpoint:
     """Launch a sandbox and wait until it runs."""
     client = cloud.client()
-    launched = client.run_microvm(imageIdentifier=cloud.image_arn(), **params)
+    launched = client.run_microvm(**{"imageIdentifier": cloud.image_arn(), **params})
     sandbox_id = launched["microvmId"]
     wait_for_state(client, sandbox_id, "RUNNING")
     endpoint = Endpoint(cloud, client, sandbox_id, int(launched["endpoint"].rpartition(":")[2]), "")

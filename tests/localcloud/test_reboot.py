@@ -62,18 +62,22 @@ def _kill(pid: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_suspended_sandbox_survives_a_reboot_with_its_files_and_its_identity(cloud: LocalCloud) -> None:
-    sandbox = run_sandbox(cloud, idlePolicy=IDLE)
-    before = hello(sandbox)
-    sandbox.client.suspend_microvm(microvmIdentifier=sandbox.id)
-    wait_for_state(sandbox.client, sandbox.id, "SUSPENDED")
+def test_every_suspended_sandbox_survives_a_reboot_with_its_files_and_its_identity(cloud: LocalCloud) -> None:
+    first, second = (run_sandbox(cloud, idlePolicy=IDLE) for _ in range(2))
+    third = run_sandbox(cloud, idlePolicy=IDLE, imageIdentifier=cloud.image_arn(f"sbx-fork-{first.id}"))
+    before = {each.id: hello(each) for each in (first, second, third)}
+    for sandbox_id in before:
+        first.client.suspend_microvm(microvmIdentifier=sandbox_id)
+        wait_for_state(first.client, sandbox_id, "SUSPENDED", timeout_s=60)
     _end_all_processes(cloud)
     client = cloud.start().client()
-    assert client.get_microvm(microvmIdentifier=sandbox.id)["state"] == "SUSPENDED"
-    # The old token, and the resume it causes.
-    after = hello(sandbox)
-    assert (after["sandbox"], after["isolation"]) == (before["sandbox"], before["isolation"])
-    assert after["boot_id"] != before["boot_id"]
+    for each in (first, second, third):
+        assert client.get_microvm(microvmIdentifier=each.id)["state"] == "SUSPENDED"
+        # The old token, and the resume it causes.
+        after, was = hello(each), before[each.id]
+        assert (after["sandbox"], after["isolation"]) == (was["sandbox"], was["isolation"])
+        assert after["sandbox"]["id"] == each.id
+        assert after["boot_id"] == was["boot_id"]
 
 
 @pytest.mark.slow
