@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from sbxtui.localcloud.keeper_processes import descendants
 from sbxtui.localcloud.keeper_start import open_bridge
 from sbxtui.localcloud.runtimes.base import guest_command
 from sbxtui.localcloud.spec import SandboxSpec
+from sbxtui.settings import load
 
 _ROUNDS = 9
 _PARALLEL = 8
@@ -42,7 +44,7 @@ class Lab:
 
     def spec(self) -> SandboxSpec:
         """Of a sandbox that was not yet."""
-        return _spec(self.root, f"b{next(_numbers)}")
+        return _spec(self.root, f"b{next(_numbers)}", self.prepared.runtime)
 
 
 def run() -> list[Row]:
@@ -55,15 +57,24 @@ def run() -> list[Row]:
 
 
 @contextmanager
-def bench_lab() -> Iterator[Lab]:
+def bench_lab(runtime: str = "bubblewrap") -> Iterator[Lab]:
     """A fresh folder; afterwards nothing of it is left."""
     with tempfile.TemporaryDirectory(prefix="sbxb-", dir="/tmp") as name:
         root = Path(name)
         root.chmod(0o711)
-        yield Lab(root, prepare(_spec(root, "none")))
+        _take_set_up(root / "t" / ".images")
+        yield Lab(root, prepare(_spec(root, "none", runtime)))
 
 
-def _spec(root: Path, sandbox_id: str) -> SandboxSpec:
+def _take_set_up(images_dir: Path) -> None:
+    """The runsc that this person's home was set up with, if it was."""
+    settled = load(os.environ, cwd=Path.cwd()).home.trees_dir / ".images" / "runsc.json"
+    if settled.is_file():
+        images_dir.mkdir(mode=0o711, parents=True)
+        shutil.copyfile(settled, images_dir / settled.name)
+
+
+def _spec(root: Path, sandbox_id: str, runtime: str = "bubblewrap") -> SandboxSpec:
     return SandboxSpec(
         sandbox_id=sandbox_id,
         image_name="sbx-base",
@@ -75,7 +86,7 @@ def _spec(root: Path, sandbox_id: str) -> SandboxSpec:
         sandbox_dir=root / "t" / sandbox_id,
         control_dir=root / "s" / sandbox_id,
         keeper_socket=root / "s" / f"{sandbox_id}.keeper",
-        runtime="bubblewrap",
+        runtime=runtime,
     )
 
 
@@ -85,7 +96,7 @@ def _start_ours(lab: Lab) -> float:
     async def measure() -> float:
         began = time.perf_counter()
         keeper = await start_keeper(spec)
-        await asyncio.to_thread(_wait_healthy, spec.control_dir)
+        await asyncio.to_thread(wait_healthy, spec.control_dir)
         duration_s = time.perf_counter() - began
         await keeper.terminate(0)
         return duration_s
@@ -99,7 +110,7 @@ def _start_by_hand(lab: Lab) -> float:
 
 def first_command_by_hand(lab: Lab) -> float:
     """Seconds from nothing until `true` has ended in a sandbox started without us."""
-    return _by_hand(lab, lambda spec: _run_true(spec.control_dir, _boot_id(spec.control_dir)))
+    return _by_hand(lab, lambda spec: run_true(spec.control_dir, boot_id_of(spec.control_dir)))
 
 
 def _by_hand(lab: Lab, then: Callable[[SandboxSpec], object]) -> float:
@@ -107,11 +118,11 @@ def _by_hand(lab: Lab, then: Callable[[SandboxSpec], object]) -> float:
     work = spec.sandbox_dir / "work"
     for folder in (work, spec.control_dir):
         folder.mkdir(parents=True)
-    command = [*_bwrap(lab, spec, work), *_guest(lab)]
+    command = [*bwrap_words(lab, spec, work), *guest_words(lab)]
     began = time.perf_counter()
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        _wait_healthy(spec.control_dir)
+        wait_healthy(spec.control_dir)
         then(spec)
         return time.perf_counter() - began
     finally:
@@ -119,7 +130,8 @@ def _by_hand(lab: Lab, then: Callable[[SandboxSpec], object]) -> float:
         process.wait()
 
 
-def _bwrap(lab: Lab, spec: SandboxSpec, work: Path) -> list[str]:
+def bwrap_words(lab: Lab, spec: SandboxSpec, work: Path) -> list[str]:
+    """A command line of bubblewrap as one would write it."""
     values = lab.prepared.prepared
     command = [values["program"], "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
     command += ["--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib"]
@@ -140,16 +152,18 @@ def _bwrap(lab: Lab, spec: SandboxSpec, work: Path) -> list[str]:
     ]
 
 
-def _guest(lab: Lab) -> list[str]:
+def guest_words(lab: Lab) -> list[str]:
+    """The first program of a sandbox."""
     python = lab.prepared.prepared["python"]
     return guest_command(python, "/opt/sbx/guest", bridge_socket="/run/sbx/in.sock", nproc=0)
 
 
-def _wait_healthy(control_dir: Path) -> None:
+def wait_healthy(control_dir: Path) -> None:
+    """Return once the guest behind the bridge answers its health check."""
     deadline = time.monotonic() + _READY_S
     while time.monotonic() < deadline:
         try:
-            if _request(control_dir, "GET", "/healthz").startswith(b"HTTP/1.1 200"):
+            if request(control_dir, "GET", "/healthz").startswith(b"HTTP/1.1 200"):
                 return
         except OSError:
             pass
@@ -157,7 +171,8 @@ def _wait_healthy(control_dir: Path) -> None:
     raise RuntimeError("the sandbox did not answer")
 
 
-def _request(control_dir: Path, method: str, path: str, body: bytes = b"", boot: str = "") -> bytes:
+def request(control_dir: Path, method: str, path: str, body: bytes = b"", boot: str = "") -> bytes:
+    """One exchange with the guest; all of its answer."""
     descriptor = open_bridge(control_dir)
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(_READY_S)
@@ -177,7 +192,7 @@ async def _alive(lab: Lab) -> list[Row]:
     """Figures of running sandboxes."""
     spec = lab.spec()
     keeper = await start_keeper(spec)
-    await asyncio.to_thread(_wait_healthy, spec.control_dir)
+    await asyncio.to_thread(wait_healthy, spec.control_dir)
     rows = [await asyncio.to_thread(_exec_row, spec.control_dir), *await _freeze_rows(keeper)]
     began = time.perf_counter()
     await keeper.terminate(1)
@@ -186,11 +201,11 @@ async def _alive(lab: Lab) -> list[Row]:
 
 
 def _exec_row(control_dir: Path) -> Row:
-    boot = _boot_id(control_dir)
+    boot = boot_id_of(control_dir)
 
     def inside() -> float:
         began = time.perf_counter()
-        _run_true(control_dir, boot)
+        run_true(control_dir, boot)
         return time.perf_counter() - began
 
     def outside() -> float:
@@ -202,13 +217,15 @@ def _exec_row(control_dir: Path) -> Row:
     return ratio_row("run /bin/true, over the bridge", ours, native, "as a child of Python")
 
 
-def _boot_id(control_dir: Path) -> str:
-    return str(json.loads(_request(control_dir, "GET", "/v2/hello").partition(b"\r\n\r\n")[2])["boot_id"])
+def boot_id_of(control_dir: Path) -> str:
+    """What commands must name."""
+    return str(json.loads(request(control_dir, "GET", "/v2/hello").partition(b"\r\n\r\n")[2])["boot_id"])
 
 
-def _run_true(control_dir: Path, boot: str) -> None:
+def run_true(control_dir: Path, boot: str) -> None:
+    """The shortest command, to its end."""
     body = json.dumps({"id": uuid.uuid4().hex, "argv": ["/bin/true"]}).encode()
-    _request(control_dir, "POST", "/v2/jobs?wait_s=10", body, boot)
+    request(control_dir, "POST", "/v2/jobs?wait_s=10", body, boot)
 
 
 async def _freeze_rows(keeper: KeeperClient) -> list[Row]:
@@ -226,11 +243,11 @@ async def _memory_rows(lab: Lab) -> list[Row]:
     began = time.perf_counter()
     keepers = await asyncio.gather(*(start_keeper(spec) for spec in specs))
     for spec in specs:
-        await asyncio.to_thread(_wait_healthy, spec.control_dir)
+        await asyncio.to_thread(wait_healthy, spec.control_dir)
     together_s = time.perf_counter() - began
     pids = [(await keeper.status()).pid for keeper in keepers]
-    kept = sum(map(_pss_mib, pids)) / _PARALLEL
-    inside = sum(_pss_mib(pid) for keeper in pids for pid in descendants(keeper)) / _PARALLEL
+    kept = sum(map(pss_mib, pids)) / _PARALLEL
+    inside = sum(pss_mib(pid) for keeper in pids for pid in descendants(keeper)) / _PARALLEL
     await asyncio.gather(*(keeper.terminate(0) for keeper in keepers))
     return [
         (f"{_PARALLEL} started together, until all answer", milliseconds(together_s), ""),
@@ -239,7 +256,8 @@ async def _memory_rows(lab: Lab) -> list[Row]:
     ]
 
 
-def _pss_mib(pid: int) -> float:
+def pss_mib(pid: int) -> float:
+    """Memory of a process, shared pages split among their holders."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024

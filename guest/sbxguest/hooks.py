@@ -156,7 +156,7 @@ async def suspend(request: Request) -> Response:
 
 
 async def resume(request: Request) -> Response:
-    """Reseed, and note how long the sleep was. Restored from disk, this is another boot of the same sandbox."""
+    """Reseed, and note how long the sleep was."""
     _reseed()
     request.guest.state.note_restore(await in_thread(_restore_mark))
     jump_s = clock_watch.look()

@@ -135,7 +135,7 @@ class GuestState:
         self._save()
 
     def renew_boot(self) -> str:
-        """After a fork or restore: a new boot id, so that hosts notice, and a new identity may come. Returns the id.
+        """After a fork: a new boot id, so that hosts notice, and a new identity may come. Returns the id.
 
         Secrets were given to one sandbox, and this is another.
         """
@@ -146,15 +146,14 @@ class GuestState:
         return self.boot_id
 
     def note_restore(self, mark: str) -> None:
-        """A new boot id for each new mark of a restore; environment and, unless it is another's now, identity stay."""
-        if mark and mark != self._restore_mark:
+        """Be another sandbox from now on, if the mark of a restore is new and says so.
+
+        The same one that slept on disk goes on in the same boot: its jobs do, and so do those who follow them.
+        """
+        if mark.startswith(OTHER_MARK) and mark != self._restore_mark:
             self._restore_mark = mark
-            if mark.startswith(OTHER_MARK):
-                self.identity = Identity()
-                self.renew_boot()
-                return
-            self.boot_id = new_boot_id()
-            self._save()
+            self.identity = Identity()
+            self.renew_boot()
 
     def _save(self) -> None:
         self._keep(

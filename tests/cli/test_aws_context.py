@@ -36,6 +36,9 @@ def test_a_sandbox_of_an_aws_context_has_the_whole_life(aws: Sbx, tmp_path: Path
     assert aws.ok("exec", "remote", "--", "echo", "hi").out == "hi"
     refused = aws("secret", "set", "remote", "API_TOKEN", "--host", "api.example.com", stdin=b"a value")
     assert (refused.code, "Secrets Manager" in refused.err) == (5, True)
+    for line in (("fork", "remote"), ("snapshot", "create", "remote"), ("snapshot", "ls")):
+        told = aws(*line)
+        assert (told.code, "does not copy sandboxes" in told.err) == (5, True)
     record = aws.ok("inspect", "remote").json["record"]
     assert record["max_duration_s"] == 28_800
     assert record["idle"] == {"max_idle_s": 900, "suspended_s": 28_800, "auto_resume": True}

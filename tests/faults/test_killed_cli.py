@@ -84,6 +84,17 @@ def test_a_killed_create_leaves_a_working_sandbox_or_a_free_name(sbx: Sbx, point
     sbx.ok("rm", name, "--yes")
 
 
+@pytest.mark.parametrize("point", [f"{REGISTRY}.reserve:after", f"{CONTROL}.run:after"])
+def test_a_killed_fork_is_finished_by_whoever_looks_next(sbx: Sbx, point: str) -> None:
+    name = f"f{next(numbers)}"
+    sbx.ok("create", name, "-m", "512")
+    sbx.ok("exec", name, "--", "sh", "-c", "echo kept > note")
+    killed(sbx, point, "fork", name, "twin")
+    assert fleet(sbx) == {name: "RUNNING", "twin": "RUNNING"}
+    assert sbx.ok("fs", "cat", "twin", "note").out == "kept"
+    sbx.ok("rm", name, "twin", "--yes")
+
+
 @pytest.mark.parametrize("point", REMOVE_POINTS)
 def test_a_killed_rm_can_be_said_again(sbx: Sbx, point: str) -> None:
     name = f"r{next(numbers)}"

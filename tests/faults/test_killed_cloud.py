@@ -28,8 +28,8 @@ CREATE_POINTS = [
     f"{RECORDS}.save:before",
     f"{RECORDS}.save:after",
     f"{VM}.launch:before",
-    f"{VM}._greet:before",
-    f"{VM}._greet:after",
+    "sbxtui.localcloud.vms:greet:before",
+    "sbxtui.localcloud.vms:greet:after",
     f"{VM}.launch:after",
 ]
 LIFE_POINTS = [
@@ -39,6 +39,7 @@ LIFE_POINTS = [
     ("start", f"{VM}.resume:before"),
     ("start", f"{VM}._resume:after"),
 ]
+FORK_POINTS = [f"{VM}.copy_to:before", f"{VM}.copy_to:after"]
 REMOVE_POINTS = [f"{VM}.terminate:before", f"{VM}._end_keeper:before", f"{VM}._end_keeper:after"]
 
 numbers = itertools.count(1)
@@ -77,6 +78,18 @@ def test_a_cloud_killed_while_it_launches_still_gives_the_sandbox(sbx: Sbx, poin
     assert states(sbx) == {name: "RUNNING"}
     assert sbx.ok("exec", name, "--", "echo", "alive").out == "alive"
     sbx.ok("rm", name, "--yes")
+
+
+@pytest.mark.parametrize("point", FORK_POINTS)
+def test_a_cloud_killed_while_it_forks_still_gives_the_fork_and_the_first_runs_on(sbx: Sbx, point: str) -> None:
+    name = f"f{next(numbers)}"
+    sbx.ok("create", name, "-m", "512")
+    sbx.ok("exec", name, "--", "sh", "-c", "echo kept > note")
+    with doomed_cloud(sbx, point):
+        sbx("fork", name, "twin")
+    assert states(sbx) == {name: "RUNNING", "twin": "RUNNING"}
+    assert [sbx.ok("fs", "cat", each, "note").out for each in (name, "twin")] == ["kept"] * 2
+    sbx.ok("rm", name, "twin", "--yes")
 
 
 @pytest.mark.parametrize(("verb", "point"), LIFE_POINTS)
