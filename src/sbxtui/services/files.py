@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import stat
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path, PurePosixPath
 from time import monotonic
@@ -15,13 +13,9 @@ from sbxguest.tree import TreeReport
 from sbxtui.core.errors import FileMissing, SbxError, UsageError
 from sbxtui.core.model import FileInfo, Registration
 from sbxtui.guest.files import GuestFiles
-from sbxtui.guest.filewire import Download
 from sbxtui.services.guests import Guests
+from sbxtui.services.localfiles import OnBytes, batches, cannot_write, download_file, local_stat, read_local
 from sbxtui.store.events import Events
-
-_CHUNK_BYTES = 1 << 20
-
-OnBytes = Callable[[int], None]
 
 
 class Files:
@@ -52,7 +46,7 @@ class Files:
             UsageError: The source is a folder and `is_recursive` is not set, or cannot be read.
         """
         local = Path(source)
-        info = _local_stat(local)
+        info = local_stat(local)
         began_s = monotonic()
         async with self._guests.files(row) as files:
             if stat.S_ISDIR(info.st_mode):
@@ -64,11 +58,10 @@ class Files:
                 await self._note("files.upload", row, began_s, place)
                 return report
             place = await _place_in(files, target, local.name)
-            size_bytes = info.st_size if stat.S_ISREG(info.st_mode) else None
             await files.upload(
                 place,
-                _read_local(local, on_bytes),
-                size_bytes=size_bytes,
+                read_local(local, on_bytes),
+                size_bytes=info.st_size,
                 mode=stat.S_IMODE(info.st_mode),
                 mtime_ns=info.st_mtime_ns,
             )
@@ -85,10 +78,9 @@ class Files:
         on_bytes: OnBytes = lambda count: None,
         follows_links: bool = True,
     ) -> TreeReport | None:
-        """Copy a file or folder of the sandbox to this machine; what is there is replaced whole or not at all.
+        """Copy a file or folder of the sandbox to this machine; of a file that is there see `download_file`.
 
-        A link in the place of a file keeps being one, and what it points to is replaced, as cp does; without
-        `follows_links` the file takes its place. The sandbox is not trusted: nothing outside `target` is written.
+        The sandbox is not trusted: nothing outside `target` is written.
 
         Raises and returns as `upload`.
         """
@@ -100,7 +92,7 @@ class Files:
                 raise UsageError(f"{source} names no file", hint="write the path without `..` at its end")
             if info.kind != "dir":
                 place = _local_place(target, name)
-                await _download_file(files, source, _followed(place) if follows_links else place, on_bytes)
+                await download_file(files, source, place, on_bytes, follows_links=follows_links)
                 return None
             _check_recursive(source, is_recursive)
             folder = Path(target) if _means_content(source) else _local_place(target, name)
@@ -127,7 +119,7 @@ class Files:
     async def read(self, row: Registration, path: str, on_chunk: Callable[[bytes], None]) -> None:
         """Pass a file of the sandbox on, piece by piece; `on_chunk` may block, as a slow pipe does."""
         async with self._guests.files(row) as files, files.download(path) as download:
-            async for batch in _batches(download.chunks):
+            async for batch in batches(download.chunks):
                 await asyncio.to_thread(on_chunk, batch)
 
     async def peek(self, row: Registration, path: str, limit_bytes: int, *, start: int = 0) -> tuple[bytes, FileInfo]:
@@ -202,15 +194,6 @@ class Files:
         )
 
 
-def _local_stat(source: Path) -> os.stat_result:
-    try:
-        return source.stat()
-    except FileNotFoundError as exc:
-        raise FileMissing(f"no file at {source} on this machine") from exc
-    except OSError as exc:
-        raise UsageError(f"cannot read {source}: {exc.strerror or exc}") from exc
-
-
 def _check_recursive(source: str, is_recursive: bool) -> None:
     if not is_recursive:
         raise UsageError(f"{source} is a folder", hint="add -r to copy folders")
@@ -247,72 +230,8 @@ def _local_place(target: str, name: str) -> Path:
     return Path(target) / name if Path(target).is_dir() or target.endswith("/") else Path(target)
 
 
-async def _read_local(source: Path, on_bytes: OnBytes) -> AsyncIterator[bytes]:
-    try:
-        with await asyncio.to_thread(source.open, "rb", 0) as file:
-            while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
-                on_bytes(len(chunk))
-                yield chunk
-    except OSError as exc:
-        raise UsageError(f"cannot read {source}: {exc.strerror or exc}") from exc
-
-
-def _followed(target: Path) -> Path:
-    return target.resolve() if target.is_symlink() else target
-
-
-async def _download_file(files: GuestFiles, source: str, target: Path, on_bytes: OnBytes) -> None:
-    """Write beside the target and rename, so that a cut leaves the old file."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
-    except OSError as exc:
-        raise _cannot_write(target, exc) from exc
-    try:
-        with os.fdopen(handle, "wb", 0) as out:
-            async with files.download(source) as download:
-                async for batch in _batches(download.chunks):
-                    await asyncio.to_thread(_write_all, out.fileno(), batch)
-                    on_bytes(len(batch))
-                _finish(out.fileno(), download)
-        Path(temporary).replace(target)
-    except OSError as exc:
-        raise _cannot_write(target, exc) from exc
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
-async def _batches(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in pieces of a megabyte: TLS hands out 16 KiB at a time, and each hop to a thread costs more."""
-    batch = bytearray()
-    async for chunk in chunks:
-        batch += chunk
-        if len(batch) >= _CHUNK_BYTES:
-            yield bytes(batch)
-            batch.clear()
-    if batch:
-        yield bytes(batch)
-
-
-def _write_all(handle: int, chunk: bytes) -> None:
-    view = memoryview(chunk)
-    while view:
-        view = view[os.write(handle, view) :]
-
-
-def _finish(handle: int, download: Download) -> None:
-    # A sandbox must not plant a program that runs as its reader: setuid, setgid and sticky stay behind.
-    os.fchmod(handle, download.mode & 0o777)
-    os.utime(handle, ns=(download.mtime_ns, download.mtime_ns))
-
-
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(exist_ok=True)
     except OSError as exc:
-        raise _cannot_write(folder, exc) from exc
-
-
-def _cannot_write(target: Path, exc: OSError) -> SbxError:
-    if isinstance(exc, FileNotFoundError):
-        return FileMissing(f"no folder {target.parent} on this machine", hint="make it first")
-    return SbxError(f"cannot write {target}: {exc.strerror or exc}")
+        raise cannot_write(folder, exc) from exc
