@@ -203,5 +203,5 @@ def test_setup_yaml_counts_only_where_there_is_no_sandbox_yaml(tmp_path: Path) -
 
 
 def test_every_setting_but_the_computed_ones_can_be_set_somewhere() -> None:
-    named = set(settings_module._VARIABLES.values()) | {"memory_mib", "env", "profile", "keys", "ui"}
+    named = set(settings_module._VARIABLES.values()) | {"memory_mib", "env", "profile", "keys", "ui", "watch"}
     assert {one.name for one in fields(Settings)} - named == {"home", "sources", "notices"}

@@ -25,6 +25,7 @@ _FALSE = {"0", "false", "no", "off"}
 
 UI_THEMES = ("dark", "light", "contrast", "mono")
 UI_GLYPHS = ("unicode", "ascii")
+WATCH_NOTIFY = ("osc9", "osc777", "bell", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,14 @@ class Ui:
     glyphs: str = ""
     mouse: bool = True
     read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFor:
+    """The `[watch]` table of config.toml: who is told of trouble: a shell line, and how a terminal is."""
+
+    hook: str = ""
+    notify: str = "osc9"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,7 @@ class Settings:
     env: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     ui: Ui = field(default_factory=Ui)
+    watch: WatchFor = field(default_factory=WatchFor)
     sources: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
@@ -247,12 +257,20 @@ def _string_table(value: object) -> dict[str, str]:
 
 
 def _ui(value: object) -> Ui:
+    known = {"theme": _one_of(UI_THEMES), "glyphs": _one_of(UI_GLYPHS), "mouse": _flag, "read_only": _flag}
+    return Ui(**_converted(value, known))  # type: ignore[arg-type]  # by converter
+
+
+def _watch(value: object) -> WatchFor:
+    return WatchFor(**_converted(value, {"hook": _text, "notify": _one_of(WATCH_NOTIFY)}))  # type: ignore[arg-type]  # the same
+
+
+def _converted(value: object, known: Mapping[str, Callable[[object], object]]) -> dict[str, object]:
     if not isinstance(value, dict):
         raise TypeError("it must be a table")
-    known = {"theme": _one_of(UI_THEMES), "glyphs": _one_of(UI_GLYPHS), "mouse": _flag, "read_only": _flag}
     if unknown := sorted(set(value) - set(known)):
         raise ValueError(f"it has no `{unknown[0]}`; known: {', '.join(known)}")
-    return Ui(**{name: known[name](one) for name, one in value.items()})  # type: ignore[arg-type]  # by converter
+    return {name: known[name](one) for name, one in value.items()}
 
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[object], object]:
@@ -282,4 +300,5 @@ _CONVERTERS: dict[str, Callable[[object], object]] = {
     "env": _string_table,
     "keys": _string_table,
     "ui": _ui,
+    "watch": _watch,
 }

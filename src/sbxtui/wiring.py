@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sbxtui.core.errors import StoreUnwritable
+    from sbxtui.services.alarms import Alarms
     from sbxtui.services.awake import KeepAwake
     from sbxtui.services.budgets import Budgets
     from sbxtui.services.cloudlogs import CloudLogs
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from sbxtui.services.sync.desk import SyncDesk
     from sbxtui.services.sync.syncs import Syncs
     from sbxtui.services.tokens import TokenService
+    from sbxtui.services.troubles import Troubles
     from sbxtui.services.watch import Watch
     from sbxtui.store.clients import Clients
     from sbxtui.store.contexts import Contexts
@@ -142,7 +144,21 @@ class Services:
         """The books of what sandboxes do."""
         from sbxtui.services.lives import Lives
 
-        return Lives(self.planes, self.registry)
+        return Lives(self.planes, self.registry, self.troubles)
+
+    @cached_property
+    def troubles(self) -> Troubles:
+        """What somebody should hear of."""
+        from sbxtui.services.troubles import Troubles
+
+        return Troubles(self.registry, self.links)
+
+    @cached_property
+    def alarms(self) -> Alarms:
+        """Telling people of it."""
+        from sbxtui.services.alarms import Alarms
+
+        return Alarms(self.settings.home, self.events, self.settings.watch.hook)
 
     @cached_property
     def costs(self) -> Costs:
@@ -174,7 +190,15 @@ class Services:
         from sbxtui.services.awake import KeepAwake
 
         return KeepAwake(
-            self.settings.home, self.context, self.planes, self.guests, self.jobs, self.links, self.events, self.actor
+            self.settings.home,
+            self.context,
+            self.planes,
+            self.guests,
+            self.jobs,
+            self.troubles,
+            self.links,
+            self.events,
+            self.actor,
         )
 
     @cached_property
@@ -240,7 +264,7 @@ class Services:
         """Following the jobs of a sandbox."""
         from sbxtui.services.jobwatch import JobWatch
 
-        return JobWatch(self.settings.home, self.job_lists, self.jobs)
+        return JobWatch(self.settings.home, self.job_lists, self.jobs, self.troubles)
 
     @cached_property
     def logs(self) -> Logs:
@@ -260,8 +284,12 @@ class Services:
     def metrics(self) -> Metrics:
         """What sandboxes use."""
         from sbxtui.services.metrics import Metrics
+        from sbxtui.store.samples import Samples
 
-        return Metrics(self.context, self.planes, self.inventories, self.registry, self.jobs, self.guests)
+        samples = Samples(self.settings.home.state_dir / "samples")
+        return Metrics(
+            self.context, self.planes, self.inventories, self.registry, self.jobs, self.guests, samples, self.troubles
+        )
 
     @cached_property
     def shells(self) -> Shells:

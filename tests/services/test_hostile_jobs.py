@@ -84,7 +84,7 @@ async def test_what_a_look_notes_is_no_reason_for_the_next_look(services: Servic
     made_up = ([{"id": f"j{look}", "state": "running"}] for look in looks)
     async with guest(made_up) as url:
         row = know(services, url)
-        watch = JobWatch(services.settings.home, services.job_lists, services.jobs, every_s=3600)
+        watch = JobWatch(services.settings.home, services.job_lists, services.jobs, services.troubles, every_s=3600)
         async with aclosing(watch.follow(row, SandboxState.RUNNING, is_asked=True)) as listings:
             (told,) = (await anext(listings)).jobs
             assert told.state is JobState.RUNNING

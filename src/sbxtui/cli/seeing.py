@@ -9,6 +9,7 @@ from sbxtui.cli.call import Call
 from sbxtui.core.documents import event_json
 from sbxtui.core.errors import SandboxNotFound, UsageError
 from sbxtui.core.model import Event
+from sbxtui.core.troubles import trouble_words
 from sbxtui.services.activity import follow_events
 from sbxtui.services.doctor import Patient, examine
 
@@ -31,6 +32,9 @@ async def events(call: Call) -> int:
     call.out.ends_by_interrupt = True
     async for batch in follow_events(call.settings.home, log, after_seq=newest, subject=subject):
         _print(call, batch)
+        for event in batch:
+            if words := trouble_words(event):
+                await call.services.alarms.ring(event, words)
     return 0
 
 

@@ -22,6 +22,7 @@ from sbxtui.services.guests import Guests
 from sbxtui.services.jobs import Jobs
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.runnerctl import start_runner
+from sbxtui.services.troubles import Troubles
 from sbxtui.store.doorbell import Listener
 from sbxtui.store.events import Events
 from sbxtui.store.links import Link, Links, Wanted
@@ -72,6 +73,7 @@ class KeepAwake:
         planes: ControlPlanes,
         guests: Guests,
         jobs: Jobs,
+        troubles: Troubles,
         links: Links,
         events: Events,
         actor: str,
@@ -81,6 +83,7 @@ class KeepAwake:
         self._planes = planes
         self._guests = guests
         self._jobs = jobs
+        self._troubles = troubles
         self._links = links
         self._events = events
         self._actor = actor
@@ -168,7 +171,9 @@ class KeepAwake:
         return True, "" if is_busy or spec.until is not None else "no job runs any more"
 
     async def _is_busy(self, row: Registration) -> bool:
-        return any(not job.is_over for job in await self._jobs.list(row))
+        jobs = await self._jobs.list(row)
+        await self._troubles.note_jobs(row, jobs)
+        return any(not job.is_over for job in jobs)
 
     def _spent_usd(self, row: Registration, link: Link, now: datetime, scale: float) -> float:
         memory = row.facts.get("memory_mib")

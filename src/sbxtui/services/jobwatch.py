@@ -15,6 +15,7 @@ from sbxtui.core.model import Registration, SandboxState
 from sbxtui.home import Home
 from sbxtui.services.joblist import JobListing, JobLists
 from sbxtui.services.jobs import Jobs
+from sbxtui.services.troubles import Troubles
 from sbxtui.store.doorbell import LOOKING_POLL_S, Listener
 from sbxtui.store.jobs import is_told
 
@@ -26,10 +27,13 @@ _SHORTEST_PAUSE_S = 0.3
 class JobWatch:
     """Looks at the jobs of a sandbox again and again, every `every_s` while something runs there."""
 
-    def __init__(self, home: Home, lists: JobLists, jobs: Jobs, *, every_s: float = _EVERY_S) -> None:
+    def __init__(
+        self, home: Home, lists: JobLists, jobs: Jobs, troubles: Troubles, *, every_s: float = _EVERY_S
+    ) -> None:
         self._home = home
         self._lists = lists
         self._jobs = jobs
+        self._troubles = troubles
         self._every_s = every_s
 
     async def follow(
@@ -52,6 +56,7 @@ class JobWatch:
                 is_asked, has_looked = False, True
                 jobs = tuple(_as_before(job, told.get(job.id)) for job in listing.jobs)
                 told = {job.id: job for job in jobs}
+                await self._troubles.note_jobs(row, jobs)
                 yield JobListing(jobs, listing.problems)
                 is_busy = any(job.state in (JobState.RUNNING, JobState.STARTING) for job in listing.jobs)
                 await asyncio.sleep(_SHORTEST_PAUSE_S)

@@ -9,6 +9,7 @@ from datetime import datetime
 from sbxtui.core.life import CAP_TOLD, LIVED, Lived, cap_warning, life_of
 from sbxtui.core.model import Context, Registration, Sandbox
 from sbxtui.services.planes import ControlPlanes
+from sbxtui.services.troubles import Troubles
 from sbxtui.store.registry import Registry
 
 _PLATFORM = "platform"
@@ -17,14 +18,16 @@ _PLATFORM = "platform"
 class Lives:
     """Keeps the rows' books of what their sandboxes do."""
 
-    def __init__(self, planes: ControlPlanes, registry: Registry) -> None:
+    def __init__(self, planes: ControlPlanes, registry: Registry, troubles: Troubles) -> None:
         self._planes = planes
         self._registry = registry
+        self._troubles = troubles
 
     async def note(
         self, context: Context, rows: Sequence[Registration], sandboxes: Sequence[Sandbox], now: datetime
     ) -> dict[str, Registration]:
         """Write down what is new in a look; returns the rows that were changed, by name. Most looks change none."""
+        await self._troubles.note_links(context.name)
         by_id = {row.id: row for row in rows if row.id}
         scale = self._planes.time_scale(context)
         changes = [

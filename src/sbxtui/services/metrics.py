@@ -15,7 +15,9 @@ from sbxtui.services.guests import Guests, speaks_v1
 from sbxtui.services.inventory import Inventories, Inventory
 from sbxtui.services.jobs import Jobs
 from sbxtui.services.planes import ControlPlanes
+from sbxtui.services.troubles import Troubles
 from sbxtui.store.registry import Registry
+from sbxtui.store.samples import Samples
 
 _AT_ONCE = 8
 _PATIENCE_S = 10.0
@@ -42,6 +44,8 @@ class Metrics:
         registry: Registry,
         jobs: Jobs,
         guests: Guests,
+        samples: Samples,
+        troubles: Troubles,
     ) -> None:
         self._context = context
         self._planes = planes
@@ -49,6 +53,8 @@ class Metrics:
         self._registry = registry
         self._jobs = jobs
         self._guests = guests
+        self._samples = samples
+        self._troubles = troubles
 
     async def sample(self, row: Registration) -> Usage:
         """What a sandbox uses now; a person asks for this one, so it is asked even while it does nothing.
@@ -63,14 +69,28 @@ class Metrics:
             raise Conflict(f"`{row.name}` is {record.state.lower()}", hint=f"resume it with `sbx start {row.name}`")
         return await self._sample(row)
 
-    async def follow(self, row: Registration, *, interval_s: float) -> AsyncGenerator[Usage | None, None]:
-        """What a sandbox uses, now and each `interval_s`; None for each time it was left alone to fall asleep."""
-        yield await self.sample(row)
+    async def last_hour(self, row: Registration) -> list[Usage]:
+        """What faces of this home saw of it in the last hour, oldest first, every five seconds at most."""
+        return await asyncio.to_thread(self._samples.last_hour, row.context, row.id, datetime.now(UTC))
+
+    async def follow(
+        self, row: Registration, *, interval_s: float, is_asked: bool = True
+    ) -> AsyncGenerator[Usage | None, None]:
+        """What a sandbox uses, now and each `interval_s`; None for each time it was left alone to fall asleep.
+
+        Args:
+            row: Which.
+            interval_s: Between two looks.
+            is_asked: Whether a person asks: then it is asked at once, whatever it does.
+        """
+        if is_asked:
+            yield await self.sample(row)
+            await asyncio.sleep(interval_s)
         scale = self._planes.time_scale(self._context)
         while True:
-            await asyncio.sleep(interval_s)
             jobs = await self._jobs.known(row.context, row.id)
             yield await self.sample(row) if may_look(row.request.idle, jobs, datetime.now(UTC), scale=scale) else None
+            await asyncio.sleep(interval_s)
 
     async def all(self) -> tuple[Inventory, list[SandboxUsage]]:
         """Every tracked sandbox of the context and what it uses; those that would be kept awake by it are not asked."""
@@ -100,7 +120,10 @@ class Metrics:
                 hint="rebuild the image",
             )
         async with self._guests.connect(row) as guest:
-            return await guest.metrics.sample()
+            usage = await guest.metrics.sample()
+        await asyncio.to_thread(self._samples.add, row.context, row.id, usage)
+        await self._troubles.note_usage(row, usage)
+        return usage
 
     async def _ask(self, sandbox: Sandbox, row: Registration, jobs: Sequence[Job], scale: float) -> SandboxUsage:
         if not may_look(row.request.idle, jobs, datetime.now(UTC), scale=scale):

@@ -11,8 +11,10 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from sbxtui.core.life import BUDGET, CAP_TOLD, LIVED
 from sbxtui.core.model import Sandbox, SandboxRecord
 from sbxtui.core.text import harmless_line, reason_words, short_age
+from sbxtui.core.troubles import TOLD
 from sbxtui.tui import clock
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.tabs.base import Tab, View
@@ -32,7 +34,21 @@ _LABEL_WIDTH = 11
 _ASIDE_WIDTH = 3
 # Shown by rows of their own, or private: a launch may hold environment variables.
 _KNOWN_FACTS = frozenset(
-    ("network", "memory_mib", "workdir", "env_names", "guest_version", "isolation", "launch", "ended", "kills_noted")
+    (
+        "network",
+        "memory_mib",
+        "workdir",
+        "env_names",
+        "guest_version",
+        "isolation",
+        "launch",
+        "ended",
+        "kills_noted",
+        LIVED,
+        BUDGET,
+        CAP_TOLD,
+        TOLD,
+    )
 )
 
 
