@@ -92,11 +92,11 @@ def run() -> list[Row]:
                 # The first one fills the caches of the disk.
                 if number:
                     kept.append(figures)
-        starts, firsts = zip(*map(_medians, samples), strict=True)
+        (our_start_s, our_first_s), (hello_start_s, hello_first_s) = map(_medians, samples)
         with _served(commands[0], home.env, home.folder) as ours, _served(commands[1], home.env, home.folder) as hello:
             return [
-                ratio_row("start of the server until `initialize` is answered", *starts, "the empty server"),
-                ratio_row("the first call", *firsts, "the empty server"),
+                ratio_row("start of the server to its first answer", our_start_s, hello_start_s, "the empty server"),
+                ratio_row("the first call", our_first_s, hello_first_s, "the empty server"),
                 *_calls(ours, hello),
                 *_load(ours, hello),
                 (
@@ -107,8 +107,9 @@ def run() -> list[Row]:
             ]
 
 
-def _medians(samples: Sequence[tuple[float, float]]) -> list[float]:
-    return [statistics.median(column) for column in zip(*samples, strict=True)]
+def _medians(samples: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    starts, firsts = zip(*samples, strict=True)
+    return statistics.median(starts), statistics.median(firsts)
 
 
 def _calls(ours: _Server, hello: _Server) -> Iterator[Row]:
