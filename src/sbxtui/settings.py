@@ -118,10 +118,17 @@ def _working_folder() -> Path:
 
 
 def locate_home(environ: Mapping[str, str]) -> Home:
-    """Where this person's sbx lives: everything under `SBX_HOME`, else the platform's usual folders."""
+    """Where this person's sbx lives: everything under `SBX_HOME`, else the platform's usual folders.
+
+    Raises:
+        UsageError: `SBX_HOME` is no absolute path.
+    """
     _, chosen = _lookup(environ, "HOME")
     if chosen:
-        root = Path(chosen).expanduser().absolute()
+        root = Path(chosen).expanduser()
+        if not root.is_absolute():
+            hint = "give it as a whole path, like /home/you/.sbx"
+            raise UsageError(f"SBX_HOME `{chosen}` is relative: it would mean another home in every folder", hint=hint)
         return Home(root / "config", root / "state", root / "cache", root / "logs")
     from platformdirs import PlatformDirs
 

@@ -122,15 +122,13 @@ def test_a_terminal_that_hangs_up_ends_the_command(sbx: Sbx, app: str, number: s
 
 
 @pytest.mark.long
-def test_closed_and_full_outputs_are_no_fault_of_ours(sbx: Sbx, app: str) -> None:
+def test_full_outputs_are_no_fault_of_ours(sbx: Sbx, app: str) -> None:
     def shell(line: str) -> subprocess.CompletedProcess[str]:
         command = line.replace("sbx", f"{sys.executable} -m sbxtui")
         return subprocess.run(
             ["bash", "-c", command], env=sbx.environment(), capture_output=True, text=True, timeout=60, check=False
         )
 
-    assert shell("sbx ls >&-").returncode == 0
-    assert shell(f"sbx exec {app} -- echo x >&-").returncode == 0
     for line in ("ls", "--help", "inspect " + app, "fs cat " + app + " /etc/passwd"):
         full = shell(f"sbx {line} > /dev/full")
         assert (full.returncode, full.stderr.splitlines()[0]) == (1, "error: standard output: No space left on device")

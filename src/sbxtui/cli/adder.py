@@ -22,6 +22,10 @@ class Parser(argparse.ArgumentParser):
 
     tail = ""
 
+    def __init__(self, **options: Any) -> None:
+        # A flag that is added later must not change what a script's abbreviation means.
+        super().__init__(allow_abbrev=False, **options)
+
     def format_help(self) -> str:
         """As argparse's, with the tail."""
         if self.tail and self.usage is None:

@@ -48,6 +48,8 @@ _INSTEAD = {
 _CLUSTER = re.compile(r"-[itd]{2,3}")
 # Of `run`, whose `-i` is --image: no image's name is one letter.
 BOTH_LETTERS = frozenset({"-it", "-ti"})
+# No flag of `kill` is a number, or has two capitals.
+_SIGNAL = re.compile(r"-(?:[0-9]{1,2}|[A-Z][A-Z0-9+-]+)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
@@ -75,7 +77,12 @@ def refuse_other_meaning(verb: str, words: Sequence[str]) -> None:
 
 
 def spelled_out(verb: str, words: Sequence[str]) -> list[str]:
-    """`run -it` and a `run -i` that names no image, as they are meant: with our input, and on our terminal."""
+    """`run -it`, and a `run -i` that names no image, as they are meant: with our input, and on our terminal.
+
+    `kill -9` and `kill -TERM` as `--signal`: so it is written everywhere else.
+    """
+    if verb == "kill":
+        return [f"--signal={word[1:]}" if _SIGNAL.fullmatch(word) else word for word in words]
     if verb != "run":
         return list(words)
     found: list[str] = []

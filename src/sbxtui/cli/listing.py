@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
+from sbxtui.cli.output import stdout_is_terminal
 from sbxtui.cli.recovery import recover
 from sbxtui.core.documents import inspected_json, sandbox_json
 from sbxtui.core.filters import parse_filter, sort_sandboxes
@@ -40,7 +41,7 @@ async def ps(call: Call) -> int:
     if call.out.is_json:
         bills = await call.services.costs.of(call.services.context, found)
         call.out.json({**sandbox_json(found[0]), **bill_json(bills[0])} if found else None)
-    _print(call, show.SANDBOX_COLUMNS, [show.sandbox_row(one, is_wide=call.args.wide) for one in found], found)
+    _print(call, show.SANDBOX_COLUMNS, _cells(call, found), found)
     return inventory.error.exit_code if inventory.error else 0
 
 
@@ -90,10 +91,16 @@ def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool, empty: st
             call.out.note(empty)
         return
     columns = ("CONTEXT", *show.SANDBOX_COLUMNS) if with_context else show.SANDBOX_COLUMNS
-    cells = [show.sandbox_row(one, is_wide=call.args.wide) for one in rows]
+    cells = _cells(call, rows)
     if with_context:
         cells = [(one.context, *row) for one, row in zip(rows, cells, strict=True)]
     _print(call, columns, cells, rows)
+
+
+def _cells(call: Call, rows: Sequence[Sandbox]) -> list[tuple[str, ...]]:
+    # A program that reads the list has no width that anything must fit into.
+    is_wide = call.args.wide or not stdout_is_terminal()
+    return [show.sandbox_row(one, is_wide=is_wide) for one in rows]
 
 
 def _nothing(filter_text: str) -> str:

@@ -174,10 +174,14 @@ def terminal_kind() -> str:
 
 
 def fill_closed_streams() -> None:
-    """Give a program that was started with a closed stream one that is empty or goes nowhere, as other tools do."""
+    """Give a program that was started with a closed stream another, as other tools do.
+
+    Input is empty and words for people go nowhere, but a result that nobody would get is a failure: to write one is
+    refused by a stdout that can only be read.
+    """
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         if getattr(sys, name) is None:
-            handle = os.open(os.devnull, os.O_WRONLY if mode == "w" else os.O_RDONLY)
+            handle = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
             if handle != number:
                 os.dup2(handle, number)
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - it lives as long as the process

@@ -149,7 +149,7 @@ def _value_flags(verb: str) -> frozenset[str]:
     if verb == "exec":
         return frozenset(common | {"--env-file", "--workdir", "-w", "-e"})
     create = {"--image", "-i", "--role", "--memory", "-m", "--cpus", "--label", "--idle", "--max-duration"}
-    create |= {"--egress-connector", "--ingress-connector", "--network", "--workdir", "-w"}
+    create |= {"--egress-connector", "--ingress-connector", "--network", "--workdir", "-w", "--budget"}
     return frozenset(common | create | {"--name"})
 
 

@@ -25,8 +25,17 @@ _WIDE_REASON = 1000
 SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ISOLATION", "ID")
 # Any beginning of an id that only one sandbox has will do in its place, so it is cut without a mark.
 SANDBOX_CUTS = (
-    *(Cut("ID", 12, mark=""), Cut("STATE", 24), Cut("NETWORK", 16), Cut("ID", 0), Cut("AGE", 0), Cut("IMAGE", 0)),
-    *(Cut("STATE", 9), Cut("NETWORK", 8), Cut("CONTEXT", 8), Cut("ISOLATION", 6), Cut("NAME", 12)),
+    *(Cut("ID", 12, mark=""), Cut("STATE", 24), Cut("NETWORK", 16), Cut("STATE", 12)),
+    *(
+        Cut("ID", 0),
+        Cut("AGE", 0),
+        Cut("IMAGE", 0),
+        Cut("STATE", 9),
+        Cut("NETWORK", 8),
+        Cut("CONTEXT", 8),
+        Cut("ISOLATION", 6),
+        Cut("NAME", 12),
+    ),
 )
 # What has no name is called by its id.
 UNTRACKED_CUTS = tuple(cut for cut in SANDBOX_CUTS if (cut.column, cut.least) != ("ID", 0))

@@ -193,7 +193,7 @@ class Sandboxes:
                         raise Conflict(f"`{row.name}` was terminated{_because(record)}, so it will not be {goal}")
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as exc:
-            raise TimedOut(f"`{row.name}` is not {goal} after {timeout_s:g} s; it is {seen}") from exc
+            raise TimedOut(f"`{row.name}` is not {goal} after {timeout_s:g} s; it is {seen.lower()}") from exc
 
     async def rename(self, old: str, new: str) -> Registration:
         """Give a sandbox another name.

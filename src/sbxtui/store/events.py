@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from sbxtui.core.model import Event
 from sbxtui.store.codec import instant_of, instant_text, object_of, object_text
 from sbxtui.store.db import Store, Transaction
+from sbxtui.store.spans import Span, spans_of_id, spans_of_name
 
 MAX_EVENTS = 100_000
 MAX_AGE = timedelta(days=30)
 # Pruning rides on appending, seldom enough to cost nothing.
 _PRUNE_EVERY = 512
+_NEVER = 1 << 62
 _COLUMNS = "seq, at, context, kind, subject, actor, data"
 
 
@@ -90,6 +92,22 @@ class Events:
         where, parameters = _where(context, subject)
         sql = f"SELECT {_COLUMNS} FROM events WHERE seq > ?{where} ORDER BY seq DESC LIMIT ?"
         return [_event_of(row) for row in reversed(self._store.rows(sql, (0, *parameters, limit)))]
+
+    def history(self, context: str, name: str, limit: int = 50) -> builtins.list[Event]:
+        """The newest `limit` events of the machine that has a name now, under its earlier names, too; in order."""
+        return self._within(context, spans_of_name(self._store, context, name, until_seq=_NEVER), limit)
+
+    def history_of_id(self, context: str, sandbox_id: str, limit: int = 50) -> builtins.list[Event]:
+        """The same of a machine that has no name any more."""
+        return self._within(context, spans_of_id(self._store, context, sandbox_id), limit)
+
+    def _within(self, context: str, spans: Sequence[Span], limit: int) -> builtins.list[Event]:
+        found: builtins.list[Event] = []
+        for span in spans:
+            sql = f"SELECT {_COLUMNS} FROM events WHERE context = ? AND subject = ? AND seq > ? AND seq <= ?"
+            parameters = (context, span.subject, span.after_seq, span.until_seq, limit - len(found))
+            found += [_event_of(row) for row in self._store.rows(f"{sql} ORDER BY seq DESC LIMIT ?", parameters)]
+        return found[::-1]
 
     def latest_seq(self) -> int:
         """The number of the newest event ever; 0 before the first."""

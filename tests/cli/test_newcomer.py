@@ -1,0 +1,54 @@
+"""What hands do that come from other tools, and what they are told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+from tests.support.sbx import Sbx
+
+
+def _kinds(sbx: Sbx, reference: str) -> list[tuple[str, str]]:
+    lines = sbx.ok("events", reference, "--json").out.splitlines()
+    return [(one["subject"], one["kind"]) for one in map(json.loads, lines)]
+
+
+def test_events_follow_a_machine_through_its_names_and_no_other_of_the_same_name(sbx: Sbx) -> None:
+    sbx.ok("create", "first", "-m", "512")
+    first_id = sbx.ok("ls", "--json").json[0]["id"]
+    sbx.ok("label", "first", "of=first")
+    sbx.ok("rename", "first", "second")
+    sbx.ok("create", "first", "-m", "512")
+    sbx.ok("label", "first", "of=other")
+    for reference in ("second", first_id):
+        told = _kinds(sbx, reference)
+        assert (told[0], told[-1]) == (("first", "sandbox.reserved"), ("second", "sandbox.renamed"))
+        assert told.count(("first", "sandbox.labels")) == 1
+    told = _kinds(sbx, "first")
+    assert (told[0], told.count(("first", "sandbox.reserved"))) == (("first", "sandbox.reserved"), 1)
+    assert len(sbx.ok("events", "second", "--tail", "1").out.splitlines()) == 1
+    sbx.ok("rm", "second", "first", "--yes")
+    assert ("second", "sandbox.removed") in _kinds(sbx, first_id)
+
+
+def test_a_signal_is_named_as_everywhere(sbx: Sbx, app: str) -> None:
+    for signal, code in (("-9", 137), ("-KILL", 137), ("-TERM", 143), ("-SIGINT", 130)):
+        job = sbx.ok("exec", "-d", app, "--", "python3", "-c", "import signal; signal.pause()").out
+        sbx.ok("kill", signal, job)
+        assert sbx("attach", "--no-stdin", app, job).code == code
+
+
+def test_a_result_that_goes_nowhere_is_a_failure(sbx: Sbx, app: str) -> None:
+    for words, code in ((["ls"], 1), (["exec", app, "--", "echo", "hi"], 125), (["exec", app, "--", "true"], 0)):
+        line = [*("sh", "-c", 'exec "$@" >&-', "sh"), *(sys.executable, "-m", "sbxtui"), *words]
+        done = subprocess.run(line, env=sbx.environment(), capture_output=True, timeout=60, check=False)
+        assert (done.returncode, b"standard output" in done.stderr) == (code, bool(code)), done.stderr
+
+
+def test_flags_are_written_out_and_a_home_has_a_whole_path(sbx: Sbx) -> None:
+    shortened = sbx("ls", "--jso")
+    assert (shortened.code, "--jso" in shortened.err) == (2, True)
+    relative = replace(sbx, env={"SBX_HOME": "rel"})("ls")
+    assert (relative.code, "is relative" in relative.err) == (2, True)
