@@ -30,7 +30,7 @@ _KEY_PAUSE_S = 0.13
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[ -/]*[0-~])", re.DOTALL)
 
 # What textual costs without us: one text, which tells how many keys were pressed.
-_EMPTY = """
+EMPTY = """
 from textual.app import App
 from textual.widgets import Static
 class Empty(App):
@@ -42,7 +42,7 @@ class Empty(App):
         self.query_one(Static).update(f"{self.keys} " + "ready " * 60)
 Empty().run()
 """
-_AN_EMPTY_APP = "an empty textual app"
+AN_EMPTY_APP = "an empty textual app"
 
 # Sandboxes, of which three in ten have another state at every look, once a second; nothing but the cloud is pretended.
 _BUSY = """
@@ -69,7 +69,7 @@ run_dashboard(Settings(home=home_at(root)), services_for(root, Busy()))
 
 def run() -> list[Row]:
     """Rows of all dashboard figures; takes about three minutes."""
-    empty = [sys.executable, "-c", _EMPTY]
+    empty = [sys.executable, "-c", EMPTY]
     with bench_home() as home:
         home.sbx("create", "bench", "--memory", "512")
         first_s, empty_first_s = interleaved(
@@ -83,17 +83,17 @@ def run() -> list[Row]:
         busy = {
             count: [sys.executable, "-c", _BUSY, str(home.folder / f"busy{count}"), str(count)] for count in _COUNTS
         }
-        loads = {count: _load(command, env, b"live") for count, command in busy.items()}
-        empty_load = _load(empty, home.env, b"ready")
+        loads = {count: measured_load(command, env, b"live") for count, command in busy.items()}
+        empty_load = measured_load(empty, home.env, b"ready")
     return [
-        ratio_row("first frame with cached rows", first_s, empty_first_s, _AN_EMPTY_APP),
-        _cpu_row("idle, one sandbox", idle, empty_idle),
+        ratio_row("first frame with cached rows", first_s, empty_first_s, AN_EMPTY_APP),
+        cpu_row("idle, one sandbox", idle, empty_idle),
         *(row for count, load in loads.items() for row in _load_rows(count, load, empty_load)),
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Load:
+class Load:
     """What a program under load costs: processor share, memory, and the times from keys to their echoes."""
 
     cpu: float
@@ -106,33 +106,42 @@ class _Load:
         return sorted(self.echoes_s)[int(len(self.echoes_s) * 0.95)]
 
 
-def _load_rows(count: int, load: _Load, empty: _Load) -> list[Row]:
-    memory = f"{_mib(empty.rss_bytes)} {_AN_EMPTY_APP}, {load.rss_bytes / empty.rss_bytes:.2f} ×"
+def _load_rows(count: int, load: Load, empty: Load) -> list[Row]:
+    memory = f"{mib(empty.rss_bytes)} {AN_EMPTY_APP}, {load.rss_bytes / empty.rss_bytes:.2f} ×"
     echo = f"{count:,} rows: a key's echo, p95 of {len(load.echoes_s)}"
     return [
-        _cpu_row(f"{count:,} rows, {count * 3 // 10:,} changing every second", load.cpu, empty.cpu),
-        (f"{count:,} rows: memory", _mib(load.rss_bytes), memory),
-        ratio_row(echo, load.echo_p95_s, empty.echo_p95_s, _AN_EMPTY_APP),
+        cpu_row(f"{count:,} rows, {count * 3 // 10:,} changing every second", load.cpu, empty.cpu),
+        (f"{count:,} rows: memory", mib(load.rss_bytes), memory),
+        ratio_row(echo, load.echo_p95_s, empty.echo_p95_s, AN_EMPTY_APP),
     ]
 
 
-def _cpu_row(what: str, share: float, empty_share: float) -> Row:
+def cpu_row(what: str, share: float, empty_share: float) -> Row:
     """A row for two shares of a core; the other may have cost less than can be measured."""
     ratio = f", {share / empty_share:.1f} ×" if empty_share else ""
-    return (what, _percent(share), f"{_percent(empty_share)} {_AN_EMPTY_APP}{ratio}")
+    return (what, percent(share), f"{percent(empty_share)} {AN_EMPTY_APP}{ratio}")
 
 
-def _load(command: Sequence[str], env: Mapping[str, str], wanted: bytes) -> _Load:
-    """Measure a program that works: first left alone, then with a key pressed several times a second."""
+def measured_load(command: Sequence[str], env: Mapping[str, str], wanted: bytes, *, keys: bytes = b"") -> Load:
+    """Measure a program that works: first left alone, then with a key pressed several times a second.
+
+    Args:
+        command: The program.
+        env: Its environment.
+        wanted: What it shows once it works.
+        keys: Pressed then, before anything is measured.
+    """
     with _on_terminal(command, env) as (child, master):
         _drain(master, _START_DEADLINE_S, wanted)
+        if keys:
+            os.write(master, keys)
         _drain(master, _SETTLE_S)
-        before_s, began = _cpu_s(child.pid), time.perf_counter()
+        before_s, began = cpu_s(child.pid), time.perf_counter()
         _drain(master, _MEASURED_S)
-        cpu = (_cpu_s(child.pid) - before_s) / (time.perf_counter() - began)
+        cpu = (cpu_s(child.pid) - before_s) / (time.perf_counter() - began)
         echoes_s = [_echo_s(master) for _ in range(_KEYS)]
         pages = int(Path(f"/proc/{child.pid}/statm").read_text().split()[1])
-        return _Load(cpu, pages * os.sysconf("SC_PAGE_SIZE"), echoes_s)
+        return Load(cpu, pages * os.sysconf("SC_PAGE_SIZE"), echoes_s)
 
 
 def _echo_s(master: int) -> float:
@@ -144,7 +153,8 @@ def _echo_s(master: int) -> float:
     return time.perf_counter() - began
 
 
-def _mib(size_bytes: int) -> str:
+def mib(size_bytes: int) -> str:
+    """A size as a cell."""
     return f"{size_bytes / 2**20:.0f} MiB"
 
 
@@ -177,9 +187,9 @@ def _cpu_share(command: Sequence[str], env: Mapping[str, str], wanted: bytes) ->
     with _on_terminal(command, env) as (child, master):
         _drain(master, _START_DEADLINE_S, wanted)
         _drain(master, _SETTLE_S)
-        before_s, began = _cpu_s(child.pid), time.perf_counter()
+        before_s, began = cpu_s(child.pid), time.perf_counter()
         _drain(master, _MEASURED_S)
-        return (_cpu_s(child.pid) - before_s) / (time.perf_counter() - began)
+        return (cpu_s(child.pid) - before_s) / (time.perf_counter() - began)
 
 
 def _drain(terminal: int, duration_s: float, wanted: bytes = b"") -> None:
@@ -195,11 +205,13 @@ def _drain(terminal: int, duration_s: float, wanted: bytes = b"") -> None:
         raise RuntimeError(f"{wanted!r} was never drawn: {seen[-200:]!r}")
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far."""
     stat = Path(f"/proc/{pid}/stat").read_text()
     user_ticks, system_ticks = stat.rpartition(")")[2].split()[11:13]
     return (int(user_ticks) + int(system_ticks)) / os.sysconf("SC_CLK_TCK")
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share of a core as a cell."""
     return f"{share * 100:.1f} % CPU"

@@ -31,6 +31,7 @@ from sbxtui.core.model import (
     SandboxState,
 )
 from sbxtui.home import Home
+from sbxtui.services.alarms import Alarms
 from sbxtui.services.inventory import Inventory
 from sbxtui.services.joblist import JobListing
 from sbxtui.services.jobs import Command
@@ -41,6 +42,7 @@ from sbxtui.store.db import Store
 from sbxtui.store.events import Events
 from sbxtui.wiring import Services
 from tests.support.fake_ports import FakePortDesk
+from tests.support.fake_seeing import FakeSeeing
 from tests.support.fake_sync import FakeDesk
 from tests.support.local_files import LocalFiles
 
@@ -99,6 +101,7 @@ class FakeCloud:
     files_root: Path | None = None
     desk: FakeDesk = field(default_factory=FakeDesk)
     ports: FakePortDesk = field(default_factory=FakePortDesk)
+    seeing: FakeSeeing = field(default_factory=FakeSeeing)
 
 
 class FakeServices:
@@ -118,6 +121,7 @@ class FakeServices:
         self.job_watch = _JobWatch(self.job_lists)
         self.sync_desk = cloud.desk
         self.port_desk = cloud.ports
+        self.logs = self.cloud_logs = self.metrics = cloud.seeing
         self.files = LocalFiles(cloud.files_root or settings.home.cache_dir)
 
     @property
@@ -136,6 +140,11 @@ class FakeServices:
     def events(self) -> Events:
         """Who did what."""
         return Events(self.store)
+
+    @cached_property
+    def alarms(self) -> Alarms:
+        """What of that is trouble."""
+        return Alarms(self.settings.home, self.events, self.settings.watch.hook)
 
     def close(self) -> None:
         """Close the store."""

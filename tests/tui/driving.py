@@ -23,7 +23,7 @@ from sbxtui.tui.widgets.table import FleetTable
 from sbxtui.wiring import Services
 from tests.support.fake_services import FakeCloud, home_at, services_for
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Driver:
     @property
     def output(self) -> OutputView:
         """What commands printed."""
-        return self.main.query_one(OutputView)
+        return self.main.query_one("#output", OutputView)
 
     async def press(self, *keys: str) -> None:
         """Press keys and let the dashboard react."""

@@ -11,6 +11,7 @@ from textual.command import CommandPalette
 from sbxtui.core.errors import QuotaExceeded, StoreTooNew
 from sbxtui.store.db import Store
 from sbxtui.store.events import Events
+from sbxtui.tui.logbook import Logbook
 from sbxtui.tui.screens.ask import AskScreen
 from sbxtui.tui.screens.choose import ChooseScreen
 from sbxtui.tui.screens.confirm import ConfirmScreen
@@ -19,11 +20,13 @@ from sbxtui.tui.screens.page import PageScreen
 from sbxtui.tui.tabs.activity import ActivityTab
 from sbxtui.tui.tabs.files import FilesTab
 from sbxtui.tui.tabs.jobs import JobsTab
+from sbxtui.tui.tabs.logs import LogsTab
 from sbxtui.tui.tabs.registry import TABS
 from sbxtui.tui.widgets.fileview import FileView
 from sbxtui.tui.widgets.lineinput import LineInput
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
 from sbxtui.tui.widgets.rows import RowList
+from tests.support.fake_seeing import line as log_line
 from tests.support.fake_services import FakeCloud, OnOutput, home_at, job, sandbox
 from tests.tui.acting import Act, Scene, Seen, has_focus, is_asked, is_copied, key_of_action, to_tab
 from tests.tui.driving import Driver
@@ -301,6 +304,33 @@ def on_jobs(root: Path) -> Scene:
     )
 
 
+def on_logs(root: Path) -> Scene:
+    wide = "wide " * 40
+    cloud = FakeCloud(sandboxes=[sandbox("api")])
+    cloud.seeing.lines_there = [log_line(f"{wide}{number}") for number in range(SCREENFULS)]
+
+    def book(driver: Driver) -> Logbook:
+        return driver.main.query_one(LogsTab).book
+
+    return Scene(
+        cloud,
+        (
+            Act(
+                "logs_find",
+                is_asked(AskScreen, "Only lines in which is found"),
+                to_tab("logs"),
+                is_ready=lambda driver: book(driver).count == SCREENFULS,
+            ),
+            Act("logs_job", is_asked(ChooseScreen, "Whose lines?"), ("escape",)),
+            Act("logs_source", is_asked(ChooseScreen, "Which log?"), ("escape",)),
+            Act("logs_save", is_asked(AskScreen, "Write the lines"), ("escape",)),
+            Act("logs_times", lambda driver: not book(driver).look.has_times, ("escape",)),
+            Act("logs_wrap", lambda driver: book(driver).transcript.end > SCREENFULS),
+            Act("logs_clear", lambda driver: "nothing was said in api" in driver.text()),
+        ),
+    )
+
+
 def on_activity(root: Path) -> Scene:
     store = Store.open(home_at(root))
     for kind in ("sandbox.suspend", "sandbox.resume"):
@@ -335,6 +365,7 @@ SCENES: tuple[Callable[[Path], Scene], ...] = (
     on_files,
     on_a_file,
     on_jobs,
+    on_logs,
     on_a_sync,
     on_ports,
     on_activity,

@@ -7,29 +7,36 @@ import math
 from collections.abc import Sequence
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-ASCII_BLOCKS = "_.:-=+*#"
 _NOTHING = " "
 
 
-def spark(values: Sequence[float | None], *, top: float | None = None, blocks: str = BLOCKS) -> str:
+def spark(values: Sequence[float | None], *, top: float | None = None) -> str:
     """One character for each value; a blank for one that is not known.
 
     Args:
         values: Oldest first, none below zero.
         top: What the highest character stands for; None: the largest of the values.
-        blocks: The characters, lowest first.
     """
+    return chart(values, top=top, height=1)[0]
+
+
+def chart(values: Sequence[float | None], *, top: float | None, height: int) -> list[str]:
+    """The same as a chart of several lines, the uppermost first."""
     known = [value for value in values if value is not None and math.isfinite(value)]
-    highest = max(known, default=0.0) if top is None else top
-    return "".join(_block(value, highest, blocks) for value in values)
+    highest = (max(known, default=0.0) if top is None else top) or 1.0
+    steps = [_steps(value, highest, height * len(BLOCKS)) for value in values]
+    return ["".join(_block(step, line * len(BLOCKS)) for step in steps) for line in range(height - 1, -1, -1)]
 
 
-def _block(value: float | None, highest: float, blocks: str) -> str:
+def _steps(value: float | None, highest: float, most: int) -> int:
+    """How high a value stands, in eighths of a line: at least one, so that it is seen to be known; 0 if it is not."""
     if value is None or not math.isfinite(value):
-        return _NOTHING
-    if highest <= 0:
-        return blocks[0]
-    return blocks[max(0, min(len(blocks) - 1, int(value / highest * len(blocks))))]
+        return 0
+    return max(1, min(most, math.ceil(value / highest * most)))
+
+
+def _block(step: int, below: int) -> str:
+    return _NOTHING if step <= below else BLOCKS[min(len(BLOCKS), step - below) - 1]
 
 
 def in_columns(points: Sequence[tuple[float, float | None]], end: float, span: float, width: int) -> list[float | None]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 _LINES = {"─": "-", "━": "-", "│": "|", "┃": "|"} | {corner: "+" for corner in "┌┐└┘├┤┬┴┼┏┓┗┛┣┫┳┻╋"}
-_BLOCKS = {sign: "#" for sign in "█▇▆▅▄▃▂▁▉▊▋▌▍▎▏▐░▒▓▔"}
+# Heights stay heights.
+_BLOCKS = {sign: "#" for sign in "█▉▊▋▌▍▎▏▐░▒▓▔"} | dict(zip("▁▂▃▄▅▆▇", "_.:-=+*", strict=True))
 _SIGNS = {"›": ">", "‹": "<", "✓": "*", "▸": ">", "▾": "v", "…": "~", "·": "-", "—": "-", "–": "-", "•": "*", "×": "x"}
 # One cell for one cell, so that nothing moves.
 ASCII = str.maketrans({**_LINES, **_BLOCKS, **_SIGNS})

@@ -13,9 +13,9 @@ from sbxtui.tui import clock, messages
 from sbxtui.tui.fleet import key_of
 from sbxtui.tui.keymap import Keymap
 from sbxtui.tui.opening import FirstLook
+from sbxtui.tui.screens.alarming import Alarming
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.screens.create import CreateScreen
-from sbxtui.tui.screens.moving import Moving
 from sbxtui.tui.tabs.base import View
 from sbxtui.tui.tabs.shell import ShellTab
 from sbxtui.tui.themes import MONO_THEME
@@ -27,7 +27,7 @@ from sbxtui.tui.words import names_text, shown_name
 _DETAIL_REST_S = 0.3
 
 
-class MainScreen(Moving):
+class MainScreen(Alarming):
     """Everything on one screen; `do` is the one entry of every key, click and palette line."""
 
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  # textual declares it so
@@ -231,11 +231,12 @@ class MainScreen(Moving):
         if not self._is_watching:
             self._is_watching = True
             self.follow()
+            self.follow_alarms()
             self.query_one(DetailPane).opened()
 
     def change_context(self, look: FirstLook) -> None:
         """Show another context, once its look is over."""
-        for group in ("watch", "record", "open"):
+        for group in ("watch", "alarms", "record", "open"):
             self.workers.cancel_group(self, group)
         self.first_look = look
         self.fleet.reset()

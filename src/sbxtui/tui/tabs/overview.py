@@ -11,8 +11,9 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from sbxtui.core.life import BUDGET, CAP_TOLD, LIVED
+from sbxtui.core.life import BUDGET, CAP_TOLD, LIVED, bill_of, life_of, life_words
 from sbxtui.core.model import Sandbox, SandboxRecord
+from sbxtui.core.pricing import usd_text
 from sbxtui.core.text import harmless_line, reason_words, short_age
 from sbxtui.core.troubles import TOLD
 from sbxtui.tui import clock
@@ -116,6 +117,8 @@ def facts_of(
         ),
         ("endpoint", sandbox.endpoint or (record.endpoint if record else ""), ""),
         ("ends", _end_words(record), ""),
+        ("life", life_words(life_of(sandbox, ()), now), ""),
+        *_cost_rows(sandbox, fleet, now),
         ("guest", str(sandbox.facts.get("guest_version") or ""), ""),
         ("labels", "  ".join(f"{key}={value}" for key, value in sandbox.labels.items()), ""),
         ("image arn", sandbox.image_arn, "muted"),
@@ -138,6 +141,16 @@ def _isolation_words(sandbox: Sandbox) -> tuple[str, str]:
     """What the sandbox itself told, and its tone. The context's isolation is that of its next one, not of this one."""
     words = isolation_text(sandbox)
     return words or "unknown: the sandbox has not told it", "" if is_isolated(words) else "warn"
+
+
+def _cost_rows(sandbox: Sandbox, fleet: Fleet, now: datetime) -> Iterator[tuple[str, str, str]]:
+    if fleet.context is None or not sandbox.is_tracked:
+        return
+    bill = bill_of(fleet.context, sandbox, (), now)
+    budget = f", of a budget of {usd_text(bill.budget_usd)}" if bill.budget_usd is not None else ""
+    guess = ", an estimate" * bill.cost.is_estimate
+    words = f"{usd_text(bill.cost.per_hour)} an hour at the least, {usd_text(bill.cost.so_far)} so far{budget}{guess}"
+    yield ("cost", words, "") if bill.is_paid else ("on AWS", f"it would cost {words}", "muted")
 
 
 def _end_words(record: SandboxRecord | None) -> str:

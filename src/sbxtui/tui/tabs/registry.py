@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sbxtui.tui.actions import ACTIONS, EVERYWHERE, Action, Needs
-from sbxtui.tui.tabs import activity, files, jobs, overview, ports, shell, sync, syncasking
+from sbxtui.tui.tabs import activity, files, jobs, logs, metrics, overview, ports, shell, sync, syncasking
 from sbxtui.tui.tabs.base import Tab
 
 
@@ -26,6 +26,8 @@ class TabSpec:
 
 TABS: tuple[TabSpec, ...] = (
     TabSpec("overview", "Overview", overview.OverviewTab, consequence="What is known of the sandbox."),
+    TabSpec("logs", "Logs", logs.LogsTab, logs.ACTIONS, "What all its commands say, live."),
+    TabSpec("metrics", "Metrics", metrics.MetricsTab, consequence="What it uses, now and in the last hour."),
     TabSpec("shell", "Shell", shell.ShellTab, shell.ACTIONS, "Lines in its shell, which you share with others."),
     TabSpec("jobs", "Jobs", jobs.JobsTab, jobs.ACTIONS, "Every command in it, whoever began it."),
     TabSpec("files", "Files", files.FilesTab, files.ACTIONS, "Its files, to look into and to copy."),

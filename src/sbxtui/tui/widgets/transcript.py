@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import repeat
@@ -111,6 +112,10 @@ class Transcript:
             pieces = _cut(pieces)
             self.output_lines += len(pieces)
             self._append(list(zip(repeat(kind), self._newest(pieces), strict=False)))
+
+    def add(self, lines: Iterable[tuple[Kind, str]]) -> None:
+        """Add whole lines of any kind."""
+        self._append(list(lines))
 
     def note(self, words: str) -> None:
         """Say something of our own between the lines of the block."""
