@@ -32,3 +32,18 @@ def test_words_of_a_command_are_texts() -> None:
     assert arguments.words("sleep", ["1"]) == ["sleep", "1"]
     with pytest.raises(UsageError, match="not 1"):
         arguments.words("sleep", [1])  # type: ignore[list-item]  # the mistake
+
+
+@pytest.mark.parametrize("given", [[1], "A=b", {"a b": "x"}, {"A": 1}, {1: "x"}, {"A": "\0"}])
+def test_variables_are_texts_under_names_that_variables_have(given: dict[str, str]) -> None:
+    assert arguments.environment({"A": "b"}) == {"A": "b"}
+    with pytest.raises(UsageError):
+        arguments.environment(given)
+
+
+def test_names_and_contents_are_what_they_are_called() -> None:
+    assert (arguments.sandbox_name(None), arguments.content("ä"), arguments.content(b"x")) == (None, b"\xc3\xa4", b"x")
+    with pytest.raises(UsageError, match="name=5"):
+        arguments.sandbox_name(5)  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(UsageError, match="not a int"):
+        arguments.content(5)  # type: ignore[arg-type]  # the mistake

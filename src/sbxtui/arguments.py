@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from sbxtui.core.errors import UsageError
 from sbxtui.core.text import parse_memory_mib
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def memory_mib(memory: int | str | None) -> int:
@@ -49,3 +52,60 @@ def words(cmd: str, args: Sequence[str]) -> list[str]:
     if wrong := [word for word in found if not isinstance(word, str)]:
         raise UsageError(f"a command's words are texts, not {wrong[0]!r}", hint=f"write {str(wrong[0])!r}")
     return found
+
+
+def sandbox_name(name: str | None) -> str | None:
+    """A name, or None for one that is made up.
+
+    Raises:
+        UsageError: It is no text.
+    """
+    if name is not None and not isinstance(name, str):
+        raise UsageError(f"name={name!r} is not possible", hint=f"a name is a text: {str(name)!r}")
+    return name
+
+
+def texts(what: str, given: Mapping[str, str] | None) -> dict[str, str]:
+    """Texts by their names; none where nothing was said.
+
+    Raises:
+        UsageError: It is no mapping, or something in it is no text. Values are not told: they may be secrets.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise UsageError(
+            f"{what} is a mapping of texts, not a {type(given).__name__}", hint=f'{what}={{"NAME": "value"}}'
+        )
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise UsageError(f"{what} maps texts to texts: {key!r} is mapped to a {type(value).__name__}")
+    return dict(given)
+
+
+def environment(given: Mapping[str, str] | None) -> dict[str, str]:
+    """Variables by their names.
+
+    Raises:
+        UsageError: As `texts`; a name that no variable can have, or a NUL in a value.
+    """
+    found = texts("env", given)
+    for name, value in found.items():
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError(f"`{name}` cannot name a variable: letters, digits and _, no digit first")
+        if "\0" in value:
+            raise UsageError(f"the variable `{name}` holds a NUL character")
+    return found
+
+
+def content(given: str | bytes) -> bytes:
+    """The bytes of a file; text becomes UTF-8.
+
+    Raises:
+        UsageError: It is neither text nor bytes.
+    """
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise UsageError(f"a file's content is text or bytes, not a {type(given).__name__}")

@@ -52,3 +52,19 @@ def test_flags_are_written_out_and_a_home_has_a_whole_path(sbx: Sbx) -> None:
     assert (shortened.code, "--jso" in shortened.err) == (2, True)
     relative = replace(sbx, env={"SBX_HOME": "rel"})("ls")
     assert (relative.code, "is relative" in relative.err) == (2, True)
+
+
+def test_what_is_refused_or_done_already_is_told_in_the_sandboxes_own_name(sbx: Sbx) -> None:
+    sbx = replace(sbx, env={"TOKEN_OF_MINE": "passed on"})
+    sbx.ok("create", "rest", "-m", "512", "--env", "TOKEN_OF_MINE")
+    assert sbx.ok("exec", "rest", "--", "printenv", "TOKEN_OF_MINE").out == "passed on"
+    unset = sbx("create", "never", "-m", "512", "--env", "NOBODY_HAS_THIS")
+    assert (unset.code, "NOBODY_HAS_THIS" in unset.err) == (2, True)
+    absent = sbx("secret", "rm", "rest", "NO_KEY")
+    assert (absent.code, absent.err.splitlines()[0]) == (4, "error: `rest` has no secret `NO_KEY`")
+    waited = sbx("wait", "rest", "--for", "suspended", "--timeout", "1")
+    assert "it is running" in waited.err
+    sbx.ok("stop", "rest")
+    assert "suspended" in sbx.ok("stop", "rest").err
+    assert [kind for _, kind in _kinds(sbx, "rest")].count("sandbox.suspend") == 1
+    sbx.ok("rm", "rest", "--yes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from sbxtui import arguments
 from sbxtui.api.opened import Opened
 
 _PIECE_BYTES = 1 << 20
@@ -26,10 +27,9 @@ class Files(Opened):
         """Replace a file, whole or not at all; text becomes UTF-8. Returns its size in bytes.
 
         Raises:
-            FileMissing: Its folder does not exist.
+            FileMissing: Its folder does not exist. UsageError: It is neither text nor bytes.
         """
-        data = content.encode() if isinstance(content, str) else content
-        return await self._services.files.write(self._row, path, _pieces(data))
+        return await self._services.files.write(self._row, path, _pieces(arguments.content(content)))
 
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:

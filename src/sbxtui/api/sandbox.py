@@ -73,8 +73,8 @@ class Sandbox(Commands, Files, Ports):
             role=execution_role_arn,
             memory_mib=arguments.memory_mib(memory),
             cpus=arguments.at_least_one("cpus", cpus),
-            env=dict(env or {}),
-            labels=dict(labels or {}),
+            env=arguments.environment(env),
+            labels=arguments.texts("labels", labels),
             idle_s=arguments.at_least_one("idle_s", idle_s),
             max_duration_s=arguments.at_least_one("max_duration_s", max_duration_s),
             network=network,
@@ -83,7 +83,7 @@ class Sandbox(Commands, Files, Ports):
             workdir=workdir,
         )
         async with opened_services(region, context) as services:
-            return cls(services, await services.launcher.create(name, options), is_ours=True)
+            return cls(services, await services.launcher.create(arguments.sandbox_name(name), options), is_ours=True)
 
     @classmethod
     async def attach(cls, name: str, *, region: str = "", context: str = "") -> Self:

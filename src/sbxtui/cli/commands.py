@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sbxtui.cli.call import Call
 from sbxtui.cli.ended import finish
-from sbxtui.cli.envfile import own_value, read_env_file
+from sbxtui.cli.envfile import read_env_file, with_own
 from sbxtui.cli.interrupts import Interrupts
 from sbxtui.cli.jobs import find_job
 from sbxtui.cli.killed import KillWatch
@@ -117,9 +117,7 @@ def environment_of(call: Call) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in call.args.env_file:
         found.update(read_env_file(Path(file)))
-    for name, value in call.args.env:
-        found[name] = own_value(name, "--env") if value is None else value
-    return found
+    return found | with_own(call.args.env)
 
 
 def interrupts(call: Call) -> Interrupts:

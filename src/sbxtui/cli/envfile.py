@@ -6,6 +6,7 @@ A file has one a line; blank lines and `#` comments are left out.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from sbxtui.cli.argtypes import passed_variable
@@ -36,6 +37,15 @@ def read_env_file(path: Path) -> dict[str, str]:
         for number, line in enumerate(lines, start=1)
         if line.strip() and not line.lstrip().startswith("#")
     )
+
+
+def with_own(given: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """The variables of `--env`, those without a value as this process has them.
+
+    Raises:
+        UsageError: It has none of that name.
+    """
+    return {name: own_value(name, "--env") if value is None else value for name, value in given}
 
 
 def own_value(name: str, where: str) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
+from sbxtui.cli.envfile import with_own
 from sbxtui.cli.recovery import recover
 from sbxtui.core.documents import record_json, registration_json
 from sbxtui.core.errors import SandboxNotFound, StoreUnwritable, UsageError
@@ -62,7 +63,7 @@ def options_of(args: Namespace, call: Call) -> CreateOptions:
         role=args.role,
         memory_mib=args.memory,
         cpus=args.cpus,
-        env=dict(args.env),
+        env=with_own(args.env),
         labels=dict(args.label),
         idle_s=args.idle,
         max_duration_s=args.max_duration,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sbxtui.cli.call import Call
+from sbxtui.cli.envfile import with_own
 from sbxtui.cli.fitting import Cut
 from sbxtui.cli.lifecycle import remove_old, show_row
 from sbxtui.cli.recovery import recover
@@ -99,7 +100,7 @@ async def fork(call: Call) -> int:
 def _options(call: Call) -> CreateOptions:
     args = call.args
     return CreateOptions(
-        env=dict(args.env),
+        env=with_own(args.env),
         labels=dict(args.label),
         idle_s=args.idle,
         max_duration_s=args.max_duration,

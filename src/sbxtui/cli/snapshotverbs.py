@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sbxtui.cli.adder import Adder, Arguments
-from sbxtui.cli.argtypes import label_pair, some_seconds, variable
+from sbxtui.cli.argtypes import label_pair, passed_variable, some_seconds
 
 
 def add_snapshot_verbs(add: Adder) -> None:
@@ -41,7 +41,14 @@ def _of_sandbox(parser: Arguments) -> Arguments:
 
 def _new_sandbox(parser: Arguments) -> None:
     flag = parser.add_argument
-    flag("--env", type=variable, action="append", default=[], metavar="K=V", help="more environment of every command")
+    flag(
+        "--env",
+        type=passed_variable,
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="more environment of every command",
+    )
     flag("--label", type=label_pair, action="append", default=[], metavar="K=V", help="a label for filters")
     idle_help = "suspend after this long without traffic (60 or more)"
     flag("--idle", type=some_seconds, default=0, metavar="SECONDS", help=idle_help)

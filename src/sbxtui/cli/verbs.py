@@ -13,7 +13,6 @@ from sbxtui.cli.argtypes import (
     seconds,
     some_seconds,
     usd,
-    variable,
 )
 from sbxtui.cli.forwardverbs import add_forward_verbs
 from sbxtui.cli.mcpverbs import add_mcp_verbs
@@ -53,7 +52,8 @@ def _create_flags(parser: Arguments) -> None:
         help="512, 1024, 2048, 4096 or 8192, also as 512M or 2g: picks the image of that size",
     )
     add("--cpus", type=one_or_more, default=0, metavar="N", help="checked against what the size gives")
-    add("--env", type=variable, action="append", default=[], metavar="K=V", help="environment of every command")
+    env_help = "environment of every command; K alone passes on yours"
+    add("--env", type=passed_variable, action="append", default=[], metavar="K=V", help=env_help)
     add("--label", type=label_pair, action="append", default=[], metavar="K=V", help="a label for filters")
     add(
         "--idle",

@@ -95,6 +95,11 @@ class Sandboxes:
         Raises:
             Conflict: It is gone, or did not get there.
         """
+        with contextlib.suppress(SbxError):
+            resting = await self._look(row)
+            if resting is not None and resting.state is SandboxState.SUSPENDED:
+                # Nothing is changed, so nothing is noted.
+                return suspended_words(resting, datetime.now(UTC))
         async with noted(self._events, row, "sandbox.suspend", self._actor):
             plane = await self._planes.open_for_change(self._context)
             try:

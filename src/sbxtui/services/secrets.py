@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sbxtui.control.extension import ask_local_cloud
-from sbxtui.core.errors import Unsupported
+from sbxtui.core.errors import NotFound, SandboxNotFound, Unsupported
 from sbxtui.core.model import Context, ContextKind, Registration
 from sbxtui.core.secrets import check_key, check_value, parse_places, usual_hosts
 from sbxtui.core.text import harmless_line
@@ -78,7 +78,14 @@ class Secrets:
             NotFound: It has no such secret. Unsupported: The context has none. SandboxNotFound: It is gone.
         """
         self._check_can(row)
-        state = _state_of(await self._ask("DELETE", row, f"/{check_key(key)}"))
+        try:
+            state = _state_of(await self._ask("DELETE", row, f"/{check_key(key)}"))
+        except SandboxNotFound:
+            raise
+        except NotFound as exc:
+            # The local cloud knows no names of ours.
+            hint = f"`sbx secret ls {row.name}` lists them"
+            raise NotFound(f"`{row.name}` has no secret `{key}`", hint=hint) from exc
         await self._record(row, key, "rm", state)
         return state
 
