@@ -172,6 +172,9 @@ def move(scene: Scene, path: str, to: str, *, is_exclusive: bool, has_parents: b
             _rename(path, to, is_exclusive=is_exclusive)
             return
         except OSError as exc:
+            if exc.errno == errno.EINVAL:
+                message = f"{shown(to)}: is inside {shown(path)}, which is being moved"
+                raise FileError("refused", 409, message) from exc
             if exc.errno != errno.EXDEV:
                 raise
     copy(scene, path, to, is_recursive=True, is_exclusive=is_exclusive, has_parents=False)
@@ -212,6 +215,8 @@ def copy(scene: Scene, path: str, to: str, *, is_recursive: bool, is_exclusive: 
     with translated(to):
         if is_exclusive and os.path.lexists(to):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        if os.path.exists(path) and os.path.exists(to) and os.path.samefile(path, to):
+            raise FileError("refused", 409, f"{shown(path)} and {shown(to)} are the same file")
         if has_parents:
             make_parents(to, scene.owner)
     if stat.S_ISDIR(found.st_mode):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import hashlib
 import json
 import os
@@ -311,7 +312,23 @@ def _bytes(text: str, what: str) -> bytes:
 
 
 def _user(user: str, state: GuestState) -> tuple[int, int, str, str]:
-    """uid, gid, name (may be empty) and home of a user given by name or number; empty is the default one."""
+    """uid, gid, name (may be empty) and home of `USER` or `USER:GROUP`, by name or number; empty is the default one."""
+    user, _, group = user.partition(":")
+    uid, gid, name, home = _user_alone(user, state)
+    return uid, _group(group) if group else gid, name, home
+
+
+def _group(group: str) -> int:
+    try:
+        gid = int(group) if group.isascii() and group.isdecimal() else grp.getgrnam(group).gr_gid
+    except KeyError as exc:
+        raise _bad("no_such_user", f"there is no group `{group}` in this sandbox") from exc
+    if gid >= 2**32 - 1:
+        raise _bad("no_such_user", f"{group} is no group id")
+    return gid
+
+
+def _user_alone(user: str, state: GuestState) -> tuple[int, int, str, str]:
     settings = state.settings
     if user and not (user.isascii() and user.isdecimal()):
         try:

@@ -341,8 +341,9 @@ async def test_jobs_run_as_the_job_user_and_cannot_read_the_guest(tmp_path: Path
         guest.workdir.chmod(0o777)
         who = await client.exec(["id", "-u"])
         root = await client.exec(["id", "-u"], user="root")
+        grouped = await client.exec(["sh", "-c", "id -u; id -g"], user="root:12")
         spy = await client.exec(["sh", "-c", f"cat /proc/{guest.server_pid}/environ /proc/{guest.init_pid}/environ"])
-    assert (who.stdout, root.stdout) == (b"65534\n", b"0\n")
+    assert (who.stdout, root.stdout, grouped.stdout) == (b"65534\n", b"0\n", b"0\n12\n")
     assert (spy.exit_code, spy.stdout) == (1, b"")
 
 

@@ -83,6 +83,9 @@ async def test_mv_replaces_only_where_it_may(guest: GuestProcess, ops: Ops) -> N
     assert (guest.workdir / "new/place/three").read_bytes() == b"1"
     assert await ops.refused("mv", path="nothing", to="x") == "file_not_found"
     assert await ops.refused("mv", path=".", to="../elsewhere") == "refused"
+    await ops("mkdir", path="outer")
+    assert await ops.refused("mv", path="outer", to="outer/inner") == "refused"
+    assert await ops.refused("cp", path="new/place/three", to="new/place/three") == "refused"
 
 
 async def test_cp_follows_a_single_link_and_keeps_mode_and_time(guest: GuestProcess, ops: Ops) -> None:

@@ -66,8 +66,8 @@ class _Line:
             self.is_closed = word not in sub.choices
         else:
             self.words.append(word)
-            # The rest belongs to the command.
-            self.is_closed = self.verb in _TAKE_COMMANDS
+            # The rest belongs to the command, whose first word comes behind the sandbox of `exec`.
+            self.is_closed = self.verb in _TAKE_COMMANDS and len(self.words) > (self.verb == "exec")
 
     def _take_flag(self, word: str) -> None:
         name, has_value, _ = word.partition("=")
@@ -97,6 +97,8 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], known: Kno
         Words, sorted as they are best read; `FILES` or `FOLDERS` where the shell's own belong too.
     """
     line, typed = _Line(parser), words[-1] if words else ""
+    if len(words) > 1 and words[0] == "help":
+        words = words[1:]
     for word in _joined(words[:-1]):
         line.take(word)
     prefix = ""

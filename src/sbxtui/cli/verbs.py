@@ -171,7 +171,8 @@ def _commands(add: Adder) -> None:
 def _place(parser: Arguments, *more: str) -> None:
     """Where a command runs and as whom; `more` are other words for its folder."""
     parser.add_argument("--cwd", *more, default="", metavar="DIR", help="working folder (default: the sandbox's)")
-    parser.add_argument("--user", "-u", default="", metavar="USER", help="name or number (default: the sandbox's)")
+    user_help = "name or number, also USER:GROUP (default: the sandbox's)"
+    parser.add_argument("--user", "-u", default="", metavar="USER", help=user_help)
 
 
 def _jobs(add: Adder) -> None:
