@@ -178,19 +178,27 @@ class DetailPane(Enduring, Vertical):
         self._say_border()
 
     def _say_border(self) -> None:
-        """Names of tabs; closer together, then numbers alone, where the width has no room for the others' names."""
-        names = [(at, spec) for at, spec in enumerate(TABS, start=1)]
-        least = sum(len(f"{at} {spec.label}") + 1 for at, spec in names) + len("*") + _BORDER_ENDS
-        is_named, gap = least <= self.size.width, "  " if least + len(names) <= self.size.width else " "
+        """Keys and names of the tabs; where there is no room for all names, the last ones have their key alone."""
+        named, gap = _named(self.current, self.size.width - _BORDER_ENDS - len("*"))
         parts = []
-        for at, spec in names:
-            is_current = spec.id == self.current
-            label = f"{at} {spec.label}" if is_named or is_current else str(at)
+        for at, spec in enumerate(TABS, start=1):
+            label = f"{at} {spec.label}" if spec.id in named else str(at)
             pin = "*" if spec.id == self.pinned else ""
-            parts.append(
-                Content.from_markup(f"[@click=screen.do('tab_{spec.id}')]{_tab_label(label + pin, is_current)}[/]")
-            )
-        self.border_title = Content(gap if is_named else "  ").join(parts)
+            words = _tab_label(label + pin, spec.id == self.current)
+            parts.append(Content.from_markup(f"[@click=screen.do('tab_{spec.id}')]{words}[/]"))
+        self.border_title = Content(gap).join(parts)
+
+
+def _named(current: str, room: int) -> tuple[set[str], str]:
+    """Which tabs are named in so many columns, the current one always; and what stands between two."""
+    left = room - sum(len(f"{at} ") for at, _ in enumerate(TABS, start=1))
+    named: set[str] = set()
+    for spec in sorted(TABS, key=lambda spec: spec.id != current):
+        left -= len(spec.label) + 1
+        if left < 0 and spec.id != current:
+            return named, " "
+        named.add(spec.id)
+    return named, "  " if left >= len(TABS) else " "
 
 
 def _label_of(tab: Tab) -> str:
