@@ -342,7 +342,7 @@ async def test_hello_lists_what_is_there_and_nothing_else(http: httpx.AsyncClien
         "v1": ("POST", "/v1/exec"),
     }
     features = (await http.get("/v2/hello")).json()["features"]
-    assert set(features) <= {*paths, "tunnel", "ports", "tree", "logs", "sync"}
+    assert set(features) <= {*paths, "tunnel", "ports", "tree", "logs", "secrets", "sync"}
     for feature in paths.keys() & set(features):
         reply = await http.request(*paths[feature])
         assert "unsupported" not in reply.text, feature

@@ -15,6 +15,7 @@ from http import HTTPStatus
 
 from sbxtui.core.heads import BadMessage, RequestHead, parse_request
 from sbxtui.localcloud import gate
+from sbxtui.localcloud.duplex import abort
 from sbxtui.localcloud.exchange import Exchange, Upstream, linger
 from sbxtui.localcloud.gate import Passage, Refused
 from sbxtui.localcloud.keys import HomeKeys
@@ -49,7 +50,7 @@ class Connection:
             log.debug("%s: a message was cut: %s", self._vm.record.id, exc)
         except OSError as exc:
             log.debug("%s: a connection broke: %s", self._vm.record.id, exc)
-            self._writer.transport.abort()
+            abort(self._writer.transport)
         finally:
             if self._upstream is not None:
                 self._upstream.duplex.close()
@@ -101,7 +102,7 @@ class Connection:
 
         def cut() -> None:
             upstream.duplex.close()
-            self._writer.transport.abort()
+            abort(self._writer.transport)
 
         traffic.add(cut)
         try:

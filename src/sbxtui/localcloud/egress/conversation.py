@@ -17,7 +17,7 @@ from typing import Protocol
 from sbxtui.core.egress import NetworkPolicy
 from sbxtui.core.heads import BadMessage, Head
 from sbxtui.core.hosts import THIS_MACHINE, as_address, authority, why_not_public
-from sbxtui.localcloud.duplex import TwoWay
+from sbxtui.localcloud.duplex import TwoWay, abort
 from sbxtui.localcloud.egress.asking import Asked, answer_head, read_opened, read_request
 from sbxtui.localcloud.egress.detour import Detour, HostProxy, connected_to, fetched_by, host_to_name, tunnelled
 from sbxtui.localcloud.egress.dialing import (
@@ -118,7 +118,7 @@ class Conversation:
 
     def cut(self) -> None:
         """End both sides at once."""
-        self._writer.transport.abort()
+        abort(self._writer.transport)
         if self._upstream is not None:
             self._upstream.close()
 
@@ -130,7 +130,7 @@ class Conversation:
             await self._refuse(refusal)
         except (BadMessage, Cut, OSError) as exc:
             log.debug("a connection out of %s broke: %s", self._rules.sandbox_id, exc)
-            self._writer.transport.abort()
+            abort(self._writer.transport)
         finally:
             if self._upstream is not None:
                 self._upstream.close()

@@ -14,6 +14,7 @@ from typing import Protocol
 from sbxtui.core.egress import NetworkPolicy
 from sbxtui.core.errors import GuestUnreachable
 from sbxtui.core.model import SandboxState
+from sbxtui.localcloud.duplex import abort
 from sbxtui.localcloud.egress.asking import Asked
 from sbxtui.localcloud.egress.conversation import Conversation, Ways
 from sbxtui.localcloud.egress.dialing import Streams
@@ -137,7 +138,7 @@ class Gateway:
             log.exception("a connection out of %s broke", self.sandbox_id)
         finally:
             self._parked -= 1
-            streams[1].close() if is_taken else streams[1].transport.abort()
+            streams[1].close() if is_taken else abort(streams[1].transport)
             self._changed.set()
 
     async def _is_taken(self, streams: Streams) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+from sbxtui.localcloud.duplex import abort
 from sbxtui.localcloud.egress.dialing import Streams
 
 _CLOSE_S = 5.0
@@ -39,4 +40,4 @@ async def closed(writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_CLOSE_S):
             await writer.wait_closed()
     except (OSError, TimeoutError):
-        writer.transport.abort()
+        abort(writer.transport)
