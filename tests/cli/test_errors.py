@@ -92,7 +92,7 @@ def test_a_filter_that_is_not_understood_names_what_is(sbx: Sbx) -> None:
 def test_a_wait_that_runs_out_is_unavailable_and_tells_the_state_it_saw(sbx: Sbx, app: str) -> None:
     waited = sbx("--json", "wait", app, "--for", "suspended", "--timeout", "3")
     assert (waited.code, waited.error["code"], waited.error["retryable"]) == (7, "timed_out", True)
-    assert "it is RUNNING" in waited.error["message"]
+    assert "it is running" in waited.error["message"]
 
 
 def test_people_get_a_message_and_a_hint_and_no_traceback(sbx: Sbx) -> None:

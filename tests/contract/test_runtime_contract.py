@@ -269,7 +269,7 @@ async def test_a_guest_that_cannot_start_is_an_error_with_its_own_words(spec: Sa
 
 
 async def test_an_unknown_runtime_is_refused_and_starts_nothing(place: Place) -> None:
-    with pytest.raises(UsageError, match="no runtime"):
+    with pytest.raises(UsageError, match="names no isolation"):
         await start_keeper(place.spec(runtime="docker"))
     assert not (place.root / "t").exists()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 from mcp import Client
 
+from sbxtui.mcp_server.stdio import _SCRIPT_S
 from tests.support.mcp_process import ERAS, Era, data_of, error_of, mcp_client, mcp_lines
 from tests.support.sbx import Sbx, is_running_in
 
@@ -45,7 +47,7 @@ async def test_an_agent_makes_a_sandbox_works_in_it_and_removes_it(sbx: Sbx, era
 
 
 def test_a_client_that_dies_leaves_its_sessions_and_nothing_else(sbx: Sbx) -> None:
-    sbx.ok("create", "left", "--memory", "512")
+    sbx.ok("create", "left", "--memory", "512", "--replace", "--yes")
     with mcp_lines(sbx) as server:
         server.initialize()
         told = server.call("sandbox_exec_start", name="left", command="sleep", args=["1111"])
@@ -58,6 +60,10 @@ def test_a_client_that_dies_leaves_its_sessions_and_nothing_else(sbx: Sbx) -> No
         while not is_running_in(sbx, "left", "sleep 3333"):
             # One slow call holds up no other.
             assert server.ask("ping")["result"] == {}
+        # Who ends right behind a request is a script, and gets its answer.
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < 2 * _SCRIPT_S:
+            assert is_running_in(sbx, "left", "sleep 3333")
         server.hang_up()
         assert server.process.wait(DEADLINE_S) == 0
         assert server.stderr() == ""

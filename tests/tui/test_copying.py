@@ -16,11 +16,12 @@ from sbxtui.tui.notes import MAX_NOTES, Note, Notes
 from sbxtui.tui.screens.ask import AskScreen
 from sbxtui.tui.screens.choose import ChooseScreen
 from sbxtui.tui.screens.create import Ground, Wish, command_line, network_choices
+from sbxtui.tui.tabs.registry import TABS
 from sbxtui.tui.widgets.folds import Folds
 from sbxtui.tui.widgets.panes import DetailPane
 from sbxtui.tui.widgets.transcript import Transcript
 from tests.support.fake_services import LOCAL, FakeCloud, OnOutput, home_at, sandbox
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, tab_key
 
 
 async def two_lines(line: str, on_output: OnOutput) -> int:
@@ -134,7 +135,7 @@ async def test_a_failure_is_in_the_row_until_something_works(tmp_path: Path) -> 
 async def test_a_pinned_tab_stays_in_view_below_and_takes_its_turn(tmp_path: Path) -> None:
     async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api")]), size=(160, 40)) as driver:
         pane = driver.main.query_one(DetailPane)
-        await driver.press("P", "2")
+        await driver.press("P", tab_key("shell"))
         assert [tab.id for tab in pane.shown_tabs()] == ["shell", "overview"]
         await driver.until(lambda: pane.tab("shell").region.bottom <= pane.tab("overview").region.y)
         assert "pinned: Overview" in driver.text()
@@ -152,7 +153,7 @@ async def test_tabs_go_round_by_brackets(tmp_path: Path) -> None:
         await driver.press("left_square_bracket")
         assert pane.current == "activity"
         await driver.press("right_square_bracket", "right_square_bracket")
-        assert pane.current == "shell"
+        assert pane.current == TABS[1].id
 
 
 async def test_a_commands_output_is_folded_and_shown_again(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from sbxtui.tui.tabs.registry import all_actions
 from sbxtui.tui.themes import DEFAULT_THEME, THEME_NAMES
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput
 from tests.support.fake_services import FakeCloud, sandbox
-from tests.tui.driving import dashboard
+from tests.tui.driving import dashboard, tab_key
 
 
 def three() -> FakeCloud:
@@ -110,7 +110,7 @@ async def test_the_theme_goes_round(tmp_path: Path) -> None:
 
 async def test_panes_tabs_and_zoom_are_reached_and_left_by_keys(tmp_path: Path) -> None:
     async with dashboard(tmp_path, three()) as driver:
-        await driver.press("2", "tab")
+        await driver.press(tab_key("shell"), "tab")
         await driver.until(lambda: driver.main.focused is not None and driver.main.focused.id == "line")
         await driver.press("escape")
         await driver.until(lambda: driver.main.focused is not None and driver.main.focused.id == "table")
@@ -123,7 +123,7 @@ async def test_panes_tabs_and_zoom_are_reached_and_left_by_keys(tmp_path: Path) 
 async def test_a_tab_is_opened_by_a_click_on_its_name(tmp_path: Path) -> None:
     async with dashboard(tmp_path, three(), size=(100, 30)) as driver:
         x, y = driver.main.query_one("#detail").region.offset
-        label = driver.text().splitlines()[y].index("2 Shell")
+        label = driver.text().splitlines()[y].index(f"{tab_key('shell')} Shell")
         await driver.pilot.click(offset=(max(label, x) + 2, y))
         await driver.until(lambda: driver.main.query_one(DetailPane).current == "shell")
 
