@@ -30,6 +30,7 @@ from sbxtui.tui.words import (
     why_text,
 )
 
+_CENT = 0.01
 _LABEL_WIDTH = 11
 # Padding on both sides, and the scrollbar.
 _ASIDE_WIDTH = 3
@@ -149,7 +150,8 @@ def _cost_rows(sandbox: Sandbox, fleet: Fleet, now: datetime) -> Iterator[tuple[
     bill = bill_of(fleet.context, sandbox, (), now)
     budget = f", of a budget of {usd_text(bill.budget_usd)}" if bill.budget_usd is not None else ""
     guess = ", an estimate" * bill.cost.is_estimate
-    words = f"{usd_text(bill.cost.per_hour)} an hour at the least, {usd_text(bill.cost.so_far)} so far{budget}{guess}"
+    so_far = usd_text(bill.cost.so_far) if bill.cost.so_far >= _CENT else "less than a cent"
+    words = f"{usd_text(bill.cost.per_hour)} an hour at the least, {so_far} so far{budget}{guess}"
     yield ("cost", words, "") if bill.is_paid else ("on AWS", f"it would cost {words}", "muted")
 
 
