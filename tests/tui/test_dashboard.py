@@ -345,7 +345,10 @@ async def test_an_empty_list_names_no_key_that_needs_one_says_why_and_is_left_by
 
 
 async def test_a_dialog_may_be_told_more_before_it_is_drawn(tmp_path: Path) -> None:
-    async with dashboard(tmp_path, three()) as driver:
+    cloud = three()
+    # Every look tells it anew.
+    cloud.isolation = "told at last"
+    async with dashboard(tmp_path, cloud) as driver:
         asking = ConfirmScreen("Remove?", ["api"], "lost", "remove")
         shown = driver.app.push_screen(asking)
         asking.tell_more([["2 jobs"]])
