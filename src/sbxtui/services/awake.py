@@ -22,6 +22,7 @@ from sbxtui.services.guests import Guests
 from sbxtui.services.jobs import Jobs
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.runnerctl import start_runner
+from sbxtui.services.standing import is_wanted, rest
 from sbxtui.services.troubles import Troubles
 from sbxtui.store.doorbell import Listener
 from sbxtui.store.events import Events
@@ -136,7 +137,8 @@ class KeepAwake:
         scale = self._planes.time_scale(self._context)
         interval_s = _interval_s(row, scale)
         async with Listener(self._home) as bell:
-            while (now := await self._still_wanted(link)) is not None:
+            while await is_wanted(self._links, link):
+                now = datetime.now(UTC)
                 spent_usd = self._spent_usd(row, link, now, scale)
                 reason = _over(spec, now, spent_usd)
                 state = await self._guests.state(row)
@@ -148,19 +150,7 @@ class KeepAwake:
                     await self._end(link, reason, told)
                     return
                 await asyncio.to_thread(self._links.say, link, told)
-                await self._rest(link, bell, interval_s)
-
-    async def _rest(self, link: Link, bell: Listener, interval_s: float) -> None:
-        """Until the next look is due, or nobody wants it any more; what others change in the store is no reason."""
-        loop = asyncio.get_running_loop()
-        due_s = loop.time() + interval_s
-        while (left_s := due_s - loop.time()) > 0 and await self._still_wanted(link) is not None:
-            await bell.wait(left_s)
-
-    async def _still_wanted(self, link: Link) -> datetime | None:
-        found = await asyncio.to_thread(self._links.find, link.context, link.kind, link.sandbox_id)
-        is_wanted = found is not None and found.wanted is Wanted.RUNNING and found.made_at == link.made_at
-        return datetime.now(UTC) if is_wanted else None
+                await rest(self._links, link, bell, interval_s)
 
     async def _touch(self, row: Registration, spec: AwakeSpec) -> tuple[bool, str]:
         """Ask the guest for its jobs, which is the traffic; whether it was reached, and why that was the last time."""

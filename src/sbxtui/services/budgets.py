@@ -17,6 +17,7 @@ from sbxtui.services.inventory import Inventories
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.runnerctl import start_runner
 from sbxtui.services.sandboxes import Sandboxes
+from sbxtui.services.standing import is_wanted, rest
 from sbxtui.store.doorbell import Listener
 from sbxtui.store.events import Events
 from sbxtui.store.links import Link, Links, Wanted
@@ -103,7 +104,7 @@ class Budgets:
         scale = self._planes.time_scale(context)
         pause_s = max(_LOOK_EVERY_MIN_S, _LOOK_EVERY_S / scale)
         async with Listener(self._home) as bell:
-            while await self._is_wanted(link):
+            while await is_wanted(self._links, link):
                 inventory = await self._inventories.live(context)
                 sandbox = next((one for one in inventory.sandboxes if one.id == row.id), None)
                 if inventory.error is None and (sandbox is None or sandbox.state.is_gone):
@@ -113,14 +114,7 @@ class Budgets:
                     await self._judge(
                         row, link, sandbox, bill_of(context, sandbox, (), datetime.now(UTC), scale=scale).cost.so_far
                     )
-                loop = asyncio.get_running_loop()
-                due_s = loop.time() + pause_s
-                while (left_s := due_s - loop.time()) > 0 and await self._is_wanted(link):
-                    await bell.wait(left_s)
-
-    async def _is_wanted(self, link: Link) -> bool:
-        found = await asyncio.to_thread(self._links.find, link.context, link.kind, link.sandbox_id)
-        return found is not None and found.wanted is Wanted.RUNNING and found.made_at == link.made_at
+                await rest(self._links, link, bell, pause_s)
 
     async def _judge(self, row: Registration, link: Link, sandbox: Sandbox, spent: float) -> None:
         usd = float(link.spec["usd"])
