@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import select
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from sbxtui.core.errors import Interrupted, SbxError
 from sbxtui.core.text import brief, harmless, harmless_line, iso
+from sbxtui.core.writing import write_all
 
 if TYPE_CHECKING:
     from sbxtui.cli.fitting import Cut
@@ -62,7 +62,7 @@ class Output:
         """Bytes of a command or file, untouched and unbuffered; raises BrokenPipeError when the reader left."""
         stream = sys.stderr if is_stderr else sys.stdout
         with _naming(stream):
-            _write_all(stream.fileno(), data)
+            write_all(stream.fileno(), data)
 
     async def pass_on(self, data: bytes, *, is_stderr: bool = False) -> None:
         """`raw` at the reader's pace: one that stalls holds up nothing else, nor the end of this program."""
@@ -201,17 +201,6 @@ def settle_streams() -> OSError | None:
             lost[stream] = exc
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return lost.get(sys.stdout)
-
-
-def _write_all(number: int, data: bytes) -> None:
-    """Past Python's buffers, which a write that is abandoned would leave locked."""
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(number, rest) :]
-        except BlockingIOError:
-            # Another program set the file it shares with us to non-blocking.
-            select.select([], [number], [])
 
 
 def tell(text: str) -> None:

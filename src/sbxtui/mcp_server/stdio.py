@@ -22,6 +22,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from sbxtui.core.threads import Lane
+from sbxtui.core.writing import write_all
 from sbxtui.mcp_server.guard import Wire
 from sbxtui.mcp_server.incoming import understood
 
@@ -154,7 +155,7 @@ async def _write(wire: Wire, from_server: MemoryObjectReceiveStream[SessionMessa
         async for sent in from_server:
             line = _encoded(sent.message) + b"\n"
             try:
-                await lane.run(partial(_write_all, wire.output_fd, line))
+                await lane.run(partial(write_all, wire.output_fd, line))
             except OSError as exc:
                 log.info("the client does not listen any more: %s", exc)
                 return
@@ -168,12 +169,3 @@ def _encoded(message: Any) -> bytes:
         # A lone surrogate, which stands for a byte that is no text.
         document = message.model_dump(by_alias=True, exclude_unset=True, mode="json")
         return json.dumps(document, separators=(",", ":")).encode()
-
-
-def _write_all(number: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(number, rest) :]
-        except BlockingIOError:
-            select.select([], [number], [])
