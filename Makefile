@@ -17,7 +17,7 @@ RUN_STAMP := $(VENV)/.run-$(HERE)
 DEV_STAMP := $(VENV)/.dev-$(HERE)
 
 PIP     := PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -c constraints.txt
-PYTEST  := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+PYTEST  := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 CHECKED := -p sbxtui -p sbxguest -p sbxinfra -p tests -p bench -p screenshots
 
 .PHONY: setup run test check lint lint-style lint-format lint-types lint-layers format bench soak screenshots clean
@@ -60,7 +60,7 @@ bench: $(DEV_STAMP)
 	$(BIN)/python -m bench $(ARGS)
 
 soak: $(DEV_STAMP)
-	$(PYTEST) -m "slow or soak" --timeout 0 $(ARGS)
+	SBX_TEST_SERVERS_FETCH=1 $(PYTEST) -m "slow or soak" --timeout 0 $(ARGS)
 
 screenshots: $(DEV_STAMP)
 	$(BIN)/python -m screenshots $(ARGS)
@@ -72,9 +72,9 @@ $(RUN_STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { $(call complain, \
 	  sbx needs Python 3.11 or newer and `$(PYTHON)` is $$($(PYTHON) --version 2>/dev/null || echo missing), \
 	  make $(MAKECMDGOALS) PYTHON=/path/to/python3.11); }
+	@echo "installing sbx into $(VENV) …" >&2
 	@ls $(VENV)/.run-$(HERE) >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); $(call complain, \
 	  no virtual environment could be made with `$(PYTHON)`, on Debian and Ubuntu: apt-get install python3-venv); }
-	@echo "installing sbx into $(VENV) …" >&2
 	@$(PIP) -e .
 	@touch $@
 

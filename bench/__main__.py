@@ -14,7 +14,7 @@ import bench
 from bench.support import Row, machine_facts
 
 _REPORT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
-_NOT_BENCHMARKS = {"__main__", "byhand", "guest", "support"}
+_NOT_BENCHMARKS = {"__main__", "bridge", "byhand", "guest", "mcp_process", "relay", "support", "trees"}
 _COLUMNS = ("what", "ours", "against")
 
 

@@ -56,9 +56,10 @@ class ByHand:
         wait_healthy(self.spec.control_dir)
 
     def suspend(self) -> None:
-        """To disk, where that can be; else it is stopped."""
+        """To disk, where that can be; else it is stopped, all of it: a signal that was sent has stopped nothing yet."""
         if self.process is not None:
-            self._signal_all(signal.SIGSTOP)
+            while any(one.state != "T" for one in descendants(self.process.pid).values() if one.is_alive):
+                self._signal_all(signal.SIGSTOP)
         else:
             self.save(self.folder / "saved")
 
@@ -109,6 +110,7 @@ class ByHand:
             shm_bytes=64 * MIB,
             address_bytes=1024 * MIB,
             file_bytes=512 * MIB,
+            disk_bytes=512 * MIB,
             control_dir=self.spec.control_dir,
             binds=host_binds(interpreter, prepared["image_tree"]),
             links={f"/opt/sbx/bin/{name}": interpreter.executable for name in ("python", "python3")},

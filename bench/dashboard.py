@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import pty
 import re
@@ -22,6 +23,8 @@ from bench.support import SBX, Row, bench_home, interleaved, ratio_row
 _ROOT = Path(__file__).resolve().parents[1]
 _SETTLE_S = 3.0
 _MEASURED_S = 10.0
+# Until then ages are told in seconds, and drawn as often.
+_REST_S = 62.0
 _START_DEADLINE_S = 60.0
 _ROUNDS = 5
 _COUNTS = (500, 5_000)
@@ -77,7 +80,8 @@ def run() -> list[Row]:
             lambda: _first_frame_s(empty, home.env, b"ready"),
             rounds=_ROUNDS,
         )
-        idle = _cpu_share(SBX, home.env, b"live")
+        young = _cpu_share(SBX, home.env, b"live")
+        idle = _cpu_share(SBX, home.env, b"live", rest_s=_REST_S)
         empty_idle = _cpu_share(empty, home.env, b"ready")
         env = {**home.env, "PYTHONPATH": str(_ROOT)}
         busy = {
@@ -87,7 +91,8 @@ def run() -> list[Row]:
         empty_load = measured_load(empty, home.env, b"ready")
     return [
         ratio_row("first frame with cached rows", first_s, empty_first_s, AN_EMPTY_APP),
-        cpu_row("idle, one sandbox", idle, empty_idle),
+        cpu_row("idle, one sandbox in its first minute", young, empty_idle),
+        cpu_row("idle, one sandbox that nothing happens to", idle, empty_idle),
         *(row for count, load in loads.items() for row in _load_rows(count, load, empty_load)),
     ]
 
@@ -122,7 +127,14 @@ def cpu_row(what: str, share: float, empty_share: float) -> Row:
     return (what, percent(share), f"{percent(empty_share)} {AN_EMPTY_APP}{ratio}")
 
 
-def measured_load(command: Sequence[str], env: Mapping[str, str], wanted: bytes, *, keys: bytes = b"") -> Load:
+def measured_load(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    wanted: bytes,
+    *,
+    keys: bytes = b"",
+    answers: Sequence[tuple[bytes, bytes]] = (),
+) -> Load:
     """Measure a program that works: first left alone, then with a key pressed several times a second.
 
     Args:
@@ -130,6 +142,8 @@ def measured_load(command: Sequence[str], env: Mapping[str, str], wanted: bytes,
         env: Its environment.
         wanted: What it shows once it works.
         keys: Pressed then, before anything is measured.
+        answers: Keys in turns, each with what it has shown, for a program that draws all the time; else any drawing
+            is a key's echo.
     """
     with _on_terminal(command, env) as (child, master):
         _drain(master, _START_DEADLINE_S, wanted)
@@ -139,17 +153,21 @@ def measured_load(command: Sequence[str], env: Mapping[str, str], wanted: bytes,
         before_s, began = cpu_s(child.pid), time.perf_counter()
         _drain(master, _MEASURED_S)
         cpu = (cpu_s(child.pid) - before_s) / (time.perf_counter() - began)
-        echoes_s = [_echo_s(master) for _ in range(_KEYS)]
+        asked = itertools.cycle(answers or [(b"j", b"")])
+        echoes_s = [_echo_s(master, *next(asked)) for _ in range(_KEYS)]
         pages = int(Path(f"/proc/{child.pid}/statm").read_text().split()[1])
         return Load(cpu, pages * os.sysconf("SC_PAGE_SIZE"), echoes_s)
 
 
-def _echo_s(master: int) -> float:
-    """Seconds from a key that moves the cursor to the next thing drawn, in a quiet moment."""
+def _echo_s(master: int, key: bytes, shown: bytes) -> float:
+    """Seconds from a key to what it has shown, or to the next thing drawn, in a quiet moment."""
     _drain(master, _KEY_PAUSE_S)
     began = time.perf_counter()
-    os.write(master, b"j")
-    select.select([master], [], [], _START_DEADLINE_S)
+    os.write(master, key)
+    if shown:
+        _drain(master, _START_DEADLINE_S, shown)
+    else:
+        select.select([master], [], [], _START_DEADLINE_S)
     return time.perf_counter() - began
 
 
@@ -182,11 +200,11 @@ def _first_frame_s(command: Sequence[str], env: Mapping[str, str], wanted: bytes
         return time.perf_counter() - began
 
 
-def _cpu_share(command: Sequence[str], env: Mapping[str, str], wanted: bytes) -> float:
+def _cpu_share(command: Sequence[str], env: Mapping[str, str], wanted: bytes, *, rest_s: float = _SETTLE_S) -> float:
     """Processor time over wall time of the program alone, once it shows `wanted` and came to rest."""
     with _on_terminal(command, env) as (child, master):
         _drain(master, _START_DEADLINE_S, wanted)
-        _drain(master, _SETTLE_S)
+        _drain(master, rest_s)
         before_s, began = cpu_s(child.pid), time.perf_counter()
         _drain(master, _MEASURED_S)
         return (cpu_s(child.pid) - before_s) / (time.perf_counter() - began)

@@ -73,6 +73,18 @@ def bench_home() -> Iterator[BenchHome]:
                 )
 
 
+@contextmanager
+def serving(module: str, *words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A module in a process of its own that prints the port it serves, and the process; killed with the block."""
+    process = subprocess.Popen([sys.executable, "-m", module, *words], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        yield int(process.stdout.readline()), process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def run_child(command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Ended:
     """Run `command` to its end.
 

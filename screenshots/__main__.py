@@ -6,6 +6,8 @@ With `--check` nothing is written: it tells which of the pictures there are say 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import difflib
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 
 from bench.support import BenchHome, bench_home
 from sbxtui.settings import Settings, load
@@ -20,12 +23,16 @@ from sbxtui.tui.app import Dashboard
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.tabs.registry import TABS
 from sbxtui.wiring import Services
-from screenshots.words import words_of
+from screenshots.words import Box, words_of
 
 _FOLDER = Path(__file__).resolve().parent
 _SIZE = (120, 32)
 _DEADLINE_S = 60.0
+# The last words of a scene may stand before all of it does.
+_SETTLING_S = 20.0
 _STALE = 1
+# Takes the name of a picture, the picture, and the part of it that counts; returns what is wrong with it.
+Use = Callable[[str, str, Box | None], list[str]]
 
 
 def _tab(tab_id: str) -> str:
@@ -49,20 +56,13 @@ SCENES: tuple[tuple[str, Sequence[str], str], ...] = (
 
 def main() -> int:
     """Make every picture, or check those that are there."""
-    stale: list[str] = []
-
-    def check(name: str, svg: str) -> None:
-        file = _FOLDER / f"{name}.svg"
-        if not file.exists() or words_of(file.read_text(encoding="utf-8")) != words_of(svg):
-            stale.append(name)
-
-    is_checking = sys.argv[1:] == ["--check"]
+    use = _differences if sys.argv[1:] == ["--check"] else _write
     with bench_home() as home:
         _populate(home)
-        asyncio.run(_take(load(home.env, cwd=home.folder), check if is_checking else _write))
+        stale = asyncio.run(_take(load(home.env, cwd=home.folder), use))
         home.sbx("sync", "stop", "nightly")
-    if stale:
-        sys.stderr.write(f"stale: {', '.join(stale)}; `make screenshots` makes them anew\n")
+    for name, differences in stale.items():
+        sys.stderr.write("\n".join([f"stale: {name}; `make screenshots` makes it anew", *differences, ""]))
     return _STALE if stale else 0
 
 
@@ -80,7 +80,9 @@ def _populate(home: BenchHome) -> None:
     home.sbx("exec", "nightly", "--", "sh", "-c", "echo 42 > answer.txt; echo done > report.txt")
 
 
-async def _take(settings: Settings, use: Callable[[str, str], None]) -> None:
+async def _take(settings: Settings, use: Use) -> dict[str, list[str]]:
+    """Show every scene and use its picture; what was wrong with those that never were as `use` wants them."""
+    stale: dict[str, list[str]] = {}
     look = FirstLook(lambda name: Services(settings, actor="tui:you"))
     look.start()
     app = Dashboard(settings, look)
@@ -89,26 +91,52 @@ async def _take(settings: Settings, use: Callable[[str, str], None]) -> None:
             for name, keys, words in SCENES:
                 await pilot.press(*keys)
                 await _wait_for(pilot, app, words)
-                if name:
-                    use(name, app.export_screenshot(title="sbx"))
+                if name and (differences := await _used(pilot, app, name, use)):
+                    stale[name] = differences
     finally:
         if look.services is not None:
             look.services.close()
+    return stale
 
 
-def _write(name: str, svg: str) -> None:
+async def _used(pilot: Pilot[None], app: Dashboard, name: str, use: Use) -> list[str]:
+    differences: list[str] = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_SETTLING_S):
+            while differences := use(name, app.export_screenshot(title="sbx"), _dialog(app)):
+                await pilot.pause(0.5)
+    return differences
+
+
+def _dialog(app: Dashboard) -> Box | None:
+    """Where a dialog is: what it covers may show any part of a word at its edges."""
+    if not isinstance(app.screen, ModalScreen):
+        return None
+    region = app.screen.children[0].region
+    return Box(region.x, region.y, region.right, region.bottom)
+
+
+def _differences(name: str, svg: str, box: Box | None) -> list[str]:
+    """What the picture that is there says, and the one that would be made does not, or the other way."""
+    file = _FOLDER / f"{name}.svg"
+    there = words_of(file.read_text(encoding="utf-8"), box) if file.exists() else []
+    return list(difflib.unified_diff(there, words_of(svg, box), "there", "now", lineterm="", n=0))
+
+
+def _write(name: str, svg: str, box: Box | None) -> list[str]:
     """As SVG, and as PNG where librsvg's converter is installed."""
     file = _FOLDER / f"{name}.svg"
     file.write_text(svg, encoding="utf-8")
     sys.stderr.write(f"screenshots/{file.name}\n")
     if shutil.which("rsvg-convert") is None:
         sys.stderr.write("  no PNG: rsvg-convert (Debian: librsvg2-bin) is not installed\n")
-        return
+        return []
     png = file.with_suffix(".png")
     # The converter drops the blanks at the start of a text unless it is told to keep them.
     kept = svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
     command = ["rsvg-convert", "--width", "1400", "--output", str(png)]
     subprocess.run(command, input=kept.encode(), check=True, timeout=60)
+    return []
 
 
 async def _wait_for(pilot: Pilot[None], app: Dashboard, words: str) -> None:

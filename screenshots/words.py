@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import defaultdict
+from typing import NamedTuple
 
 _TEXT = re.compile(r'<text class="[^"]*-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>', re.DOTALL)
 # Ids, numbers, ages, places, and how much room they leave.
@@ -12,19 +13,36 @@ _VARYING = (
     (re.compile(r"\bmicrovm-[0-9a-f-]+"), "microvm-#"),
     (re.compile(r"/\S*sbx-bench-\w+"), "/PLACE"),
     (re.compile(r"[─━│┃█▁▂▃▄▅▆▇]+"), " "),
-    # A dialog may cover the beginning of an age.
-    (re.compile(r"(?:\b\d*[smhd]\s)?\bago\b"), "#"),
     (re.compile(r"\b\d+(?:[.,:]\d+)*(?:ms|s|m|h|d)?\b"), "#"),
     (re.compile(r"\b[0-9a-f]*\d[0-9a-f]*\b"), "#"),
     (re.compile(r"\s+"), " "),
 )
 
 
-def words_of(svg: str) -> list[str]:
-    """The lines of a picture with words in them."""
+# A cell of a picture of Rich's, and the base line of the first one.
+_CELL_WIDTH, _CELL_HEIGHT, _FIRST_Y = 12.2, 24.4, 20.0
+
+
+class Box(NamedTuple):
+    """Part of a screen, in cells; `right` and `bottom` are the first outside."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    def holds(self, x: float, y: float) -> bool:
+        """Whether text that begins there, in units of a picture, is in it."""
+        column, row = round(x / _CELL_WIDTH), round((y - _FIRST_Y) / _CELL_HEIGHT)
+        return self.left <= column < self.right and self.top <= row < self.bottom
+
+
+def words_of(svg: str, box: Box | None = None) -> list[str]:
+    """The lines of a picture, or of a part of it, with words in them."""
     rows: dict[float, list[tuple[float, str]]] = defaultdict(list)
     for x, y, text in _TEXT.findall(svg):
-        rows[float(y)].append((float(x), html.unescape(text)))
+        if box is None or box.holds(float(x), float(y)):
+            rows[float(y)].append((float(x), html.unescape(text)))
     lines = ["".join(text for _, text in sorted(row)) for _, row in sorted(rows.items())]
     return [words for line in lines if (words := _settled(line))]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,23 @@ for _name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs root where the tests run as somebody else."""
+    """Begin with the longest, and skip what needs root where the tests run as somebody else."""
+    _begin_with_the_longest(items)
     if os.geteuid() == 0:
         return
     for item in items:
         if item.get_closest_marker("root"):
             item.add_marker(pytest.mark.skip(reason="needs uid 0"))
+
+
+def _begin_with_the_longest(items: list[pytest.Item]) -> None:
+    """Files with most long tests, then those with most: several workers end together when the last files are short."""
+    tests, long = (Counter(item.path for item in some) for some in (items, filter(_is_long, items)))
+    items.sort(key=lambda item: (-long[item.path], -tests[item.path], str(item.path)))
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return item.get_closest_marker("long") is not None
 
 
 def pytest_sessionfinish() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from sbxtui import Sandbox, SyncSandbox
 from sbxtui.core.errors import Conflict, FileMissing, SandboxEnded, SandboxNotFound, UsageError
+from sbxtui.core.logs import LogLine
 from tests.support.sbx import Result, Sbx, sbx_home
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -156,6 +159,45 @@ async def test_what_was_closed_says_so(sbx: Sbx) -> None:
     assert blocking.name == "app"
 
 
+async def test_a_program_sees_what_a_sandbox_says_uses_and_costs_and_keeps_it_awake(sbx: Sbx) -> None:
+    async with await Sandbox.create("seen", memory=512, idle_s=600, budget_usd=1.0) as sandbox:
+        await sandbox.exec("sh", ["-c", "echo one; echo two >&2; echo three"])
+        assert sorted(line.text for line in await sandbox.logs(grep="^(one|two|three)$")) == ["one", "three", "two"]
+        (last,) = await sandbox.logs(tail=1)
+        assert last.text.endswith("ended with 0") and not last.is_output
+        said: list[str] = []
+
+        def take(line: LogLine) -> bool:
+            said.append(line.text)
+            return line.text == "three"
+
+        await sandbox.follow_logs(take, tail=None)
+        assert said[-1] == "three"
+        usage = await sandbox.metrics()
+        assert usage.memory_bytes and usage.processes and not usage.is_clock_off
+        assert [one.at.replace(microsecond=0) for one in await sandbox.last_hour()][-1:] == [
+            usage.at.replace(microsecond=0)
+        ]
+        bill = await sandbox.cost()
+        assert 0 < bill.cost.so_far < (bill.cost.at_cap or 0) <= 1.0 and not bill.is_paid
+        assert (bill.budget_usd, bill.life.idle and bill.life.idle.max_idle_s) == (1.0, 600)
+        await sandbox.set_budget(5)
+        await sandbox.keep_awake(timedelta(minutes=5), budget_usd=1)
+        (kept,) = (await asyncio.to_thread(sbx.ok, "keep-awake", "--json")).json
+        assert (kept["name"], kept["budget_usd"]) == ("seen", 1)
+        assert (await sandbox.cost()).budget_usd == 5
+        assert (await sandbox.let_sleep(), await sandbox.let_sleep()) == (True, False)
+        await sandbox.set_budget(None)
+        assert (await sandbox.cost()).budget_usd is None
+        with pytest.raises(Conflict, match="no job runs"):
+            await sandbox.keep_awake()
+        for wrong in ({"since": datetime(2026, 1, 31)}, {"tail": -1}, {"source": "cloud"}, {"grep": "("}):  # noqa: DTZ001 - the point
+            with pytest.raises(UsageError):
+                await sandbox.logs(**wrong)
+        with pytest.raises(UsageError):
+            await sandbox.set_budget(float("nan"))
+
+
 def test_importing_the_package_loads_next_to_nothing(sbx: Sbx) -> None:
     code = "import sys, sbxtui; print(sorted(name for name in sys.modules if name.startswith('sbxtui')))"
     assert run(sbx, "-c", code).out == "['sbxtui', 'sbxtui._version']"
@@ -188,6 +230,39 @@ async def test_an_error_of_the_caller_outlives_a_sandbox_that_somebody_else_remo
         await asyncio.to_thread(sbx.ok, "rm", "taken", "--yes")
 
 
+async def test_a_folder_is_synced_reviewed_and_taken_back_from_a_program(sbx: Sbx, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("here")
+    async with await Sandbox.attach("app") as sandbox:
+        assert await sandbox.sync_status() is None
+        with pytest.raises(UsageError, match="mode `sideways`"):
+            await sandbox.sync(tmp_path, mode="sideways")
+        once = await sandbox.sync(tmp_path, to="synced")
+        assert (once.pushed, once.sent_bytes, once.is_equal) == (1, 4, True)
+        assert await sandbox.read_file("synced/mine") == b"here"
+        await sandbox.keep_synced(tmp_path, to="synced")
+        (tmp_path / "mine").write_text("edited")
+        assert (await sandbox.exec("cat", ["synced/mine"])).stdout_text == "edited"
+        await sandbox.exec("sh", ["-c", "echo agent > synced/theirs && echo two >> synced/mine"])
+        found = await sandbox.sync_changes()
+        assert {os.fsdecode(one.path): one.word for one in found.items} == {"mine": "edited", "theirs": "new"}
+        [mine] = [one for one in found.items if one.path == b"mine"]
+        assert "+editedtwo\n" in await sandbox.sync_diff(mine)
+        assert (await sandbox.pull(found, [mine])).done == 1
+        assert (tmp_path / "mine").read_text() == "editedtwo\n" and not (tmp_path / "theirs").exists()
+        taken_back = await sandbox.undo_sync()
+        assert taken_back is not None and taken_back.done == 1
+        assert (tmp_path / "mine").read_text() == "edited"
+        assert (await sandbox.reject(found.items)).failed == ()
+        assert await sandbox.read_file("synced/mine") == b"edited"
+        await sandbox.pause_sync()
+        await sandbox.resume_sync()
+        await sandbox.flush_sync()
+        view = await sandbox.sync_status()
+        assert view is not None and view.is_detached and view.root == os.path.realpath(tmp_path)
+        await sandbox.stop_sync()
+        assert await sandbox.sync_status() is None
+
+
 async def test_a_port_is_forwarded_from_a_program_and_goes_on_without_it(sbx: Sbx) -> None:
     sbx.ok("exec", "--detach", "app", "--", "python3", "-m", "http.server", "7100", "--bind", "127.0.0.1")
     async with await Sandbox.attach("app") as sandbox:
@@ -208,3 +283,25 @@ async def test_a_port_is_forwarded_from_a_program_and_goes_on_without_it(sbx: Sb
         assert [one.local_port for one in await sandbox.forwards()] == [forward.local_port]
         await sandbox.stop_forward(forward.local_port)
         assert await sandbox.forwards() == []
+
+
+async def test_secrets_forks_and_snapshots_are_those_of_the_command_line(sbx: Sbx) -> None:
+    async with await Sandbox.attach("app") as sandbox:
+        await sandbox.write_file("kept", "1")
+        with pytest.raises(Conflict):
+            await sandbox.set_secret("TOKEN", "value-of-it", ["example.com"])
+        assert (await sandbox.snapshot("then")).name == "then"
+        async with await sandbox.fork("twin", network="allow=example.com:443", env={"MORE": "1"}) as twin:
+            state = await twin.set_secret("TOKEN", "value-of-it", ["example.com"])
+            told = await twin.exec("sh", ["-c", "cat kept; printenv MORE TOKEN"])
+            assert told.stdout_text.split() == ["11", state.placeholder] and "value-of-it" not in state.placeholder
+            assert sbx.ok("secret", "ls", "twin", "--quiet").out == "TOKEN"
+            await twin.remove_secret("TOKEN")
+            assert await twin.secrets() == []
+    blocking = await asyncio.to_thread(SyncSandbox.attach, "app")
+    with blocking, SyncSandbox.restore("then", "again") as again, again.fork("third") as third:
+        assert (again.read_file("kept"), third.read_file("kept")) == (b"1", b"1")
+        assert {"again", "third"} <= set(names(sbx))
+        assert [one.name for one in blocking.snapshots()] == ["then"]
+        blocking.remove_snapshot("then")
+    assert not {"twin", "again", "third"} & set(names(sbx))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -35,8 +36,12 @@ VARIABLES = [
     ("MCP_ENABLE_DANGEROUS", "mcp_enable_dangerous", "1", True),
     ("MCP_MAX_OUTPUT_BYTES", "mcp_max_output_bytes", "2048", 2048),
     ("MCP_DEFAULT_TIMEOUT_MS", "mcp_default_timeout_ms", "5000", 5000),
+    ("MCP_APPROVAL_TIMEOUT_MS", "mcp_approval_timeout_ms", "9000", 9000),
+    ("MCP_TOOLSETS", "mcp_toolsets", "core,files", "core,files"),
+    ("MCP_APPROVE", "mcp_approve", "sandbox_remove", "sandbox_remove"),
     ("TIME_SCALE", "time_scale", "60", 60.0),
     ("ISOLATION", "isolation", "process", "process"),
+    ("LOCAL_CONFORMANCE", "local_conformance", "1", True),
 ]
 # Read before the others: HOME says where, SETUP names the project file (its own test below).
 OTHERS = {"HOME", "SETUP"}
@@ -80,6 +85,23 @@ def test_setup_names_the_project_file(tmp_path: Path, prefix: str) -> None:
         load({"SBX_HOME": str(tmp_path), prefix + "SETUP": "missing.yaml"}, cwd=tmp_path)
 
 
+def test_a_home_of_nobody_is_named_and_a_folder_nobody_may_look_into_has_no_project(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="SBX_HOME `~nobody-has-this-name/sbx`"):
+        load({"SBX_HOME": "~nobody-has-this-name/sbx"}, cwd=tmp_path)
+    # What has too long a name may not be looked into either, also by root.
+    assert load({"SBX_HOME": str(tmp_path)}, cwd=tmp_path / ("x" * 300)).workdir == "/work"
+
+
+def test_who_has_no_home_is_told_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**30)
+    with pytest.raises(UsageError, match="HOME is not set") as told:
+        load({}, cwd=tmp_path)
+    assert "SBX_HOME=DIR" in told.value.hint
+    assert load({"SBX_HOME": str(tmp_path)}, cwd=tmp_path).seed_state_file.name == "state.json"
+
+
 def test_our_prefix_wins_over_the_seeds_and_empty_means_unset(tmp_path: Path) -> None:
     environ = {"SBX_HOME": str(tmp_path), "SBX_WORKDIR": "/ours", "AGENT_SANDBOX_WORKDIR": "/theirs"}
     assert load(environ, cwd=tmp_path).workdir == "/ours"
@@ -116,6 +138,22 @@ def test_the_dashboard_s_tables_are_read_from_config(tmp_path: Path) -> None:
     settings = load(write_config(tmp_path, text), cwd=tmp_path)
     assert settings.ui == Ui("light", "ascii", mouse=False, read_only=True)
     assert settings.keys == {"remove": "x"}
+
+
+def test_a_config_of_windows_is_read_and_what_is_none_is_told_without_numbers_of_the_system(tmp_path: Path) -> None:
+    environ = write_config(tmp_path, '\ufeffworkdir = "/w"\n')
+    assert load(environ, cwd=tmp_path).workdir == "/w"
+    file = tmp_path / "config" / "config.toml"
+    file.write_bytes(b"\xff")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        load(environ, cwd=tmp_path)
+    file.write_text("agent_port = true\n")
+    with pytest.raises(UsageError, match="it must be a whole number"):
+        load(environ, cwd=tmp_path)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(UsageError, match=r"config\.toml: Is a directory"):
+        load(environ, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("line", ['theme = "pink"', 'glyphs = "emoji"', "mouse = 7", "nosuch = 1"])
@@ -204,4 +242,4 @@ def test_setup_yaml_counts_only_where_there_is_no_sandbox_yaml(tmp_path: Path) -
 
 def test_every_setting_but_the_computed_ones_can_be_set_somewhere() -> None:
     named = set(settings_module._VARIABLES.values()) | {"memory_mib", "env", "profile", "keys", "ui", "watch"}
-    assert {one.name for one in fields(Settings)} - named == {"home", "sources", "notices"}
+    assert {one.name for one in fields(Settings)} - named == {"home", "sources", "notices", "is_far_terminal"}

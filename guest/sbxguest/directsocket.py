@@ -2,54 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
 from websockets.http11 import Request
 
+from sbxguest.mux import near
+from sbxguest.mux.frames import Part
+from sbxguest.mux.gather import Gatherer
+from sbxguest.mux.intake import Intake
+from sbxguest.mux.messages import MessageReader, framed
 from sbxguest.sockets import DIRECT
 
 
-class DirectSocket(WebSocketsSansIOProtocol):
-    """uvicorn's, of which a handler can take the messages as they come; see `sockets.Direct`."""
+class DirectSocket(WebSocketsSansIOProtocol, asyncio.BufferedProtocol):
+    """uvicorn's, of which a handler can take what messages carry as it comes; see `sockets.Direct`."""
 
-    _on_message: Callable[[bytes], None] | None = None
-    _on_paused: Callable[[bool], None] | None = None
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._on_paused: Callable[[bool], None] | None = None
+        self._reader = MessageReader(is_masked=True, on_other=super().data_received)
+        self._intake = Intake()
+        self._gatherer: Gatherer | None = None
 
-    def listen(self, on_message: Callable[[bytes], None] | None, on_paused: Callable[[bool], None] | None) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Of asyncio."""
+        super().connection_made(transport)
+        near.tune(transport.get_extra_info("socket"))
+
+    def listen(self, on_bytes: Callable[[Part], None] | None, on_paused: Callable[[bool], None] | None) -> None:
         """Of `Direct`: what came before goes first."""
-        self._on_message, self._on_paused = on_message, on_paused
-        if on_message is None:
+        self._reader.on_bytes, self._on_paused = on_bytes, on_paused
+        if on_bytes is None:
             return
         waiting = [self.queue.get_nowait() for _ in range(self.queue.qsize())]
         for message in waiting:
             if message["type"] == "websocket.receive":
-                on_message(message.get("bytes") or b"")
+                on_bytes(message.get("bytes") or b"")
             else:
                 self.queue.put_nowait(message)
         if self.read_paused:
             self.read_paused = False
             self.transport.resume_reading()
 
-    def write_message(self, data: bytes) -> None:
+    def write_message(self, parts: Sequence[Part]) -> None:
         """Of `Direct`."""
         if not self.close_sent and not self.disconnected and not self.transport.is_closing():
-            self.conn.send_binary(data)
-            self.transport.write(b"".join(self.conn.data_to_send()))
+            self._gatherer = self._gatherer or Gatherer(self.transport)
+            self._gatherer.write(framed(parts, is_masked=False))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Of asyncio."""
+        return self._intake.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Of asyncio: uvicorn handed over the request, and what comes now are frames."""
+        self._reader.feed(self._intake.filled(nbytes))
 
     def handle_connect(self, event: Request) -> None:
         """Of uvicorn: the handler finds us among the extensions of its scope."""
         super().handle_connect(event)
         if self.response.status_code == 101:
             self.scope["extensions"][DIRECT] = self  # type: ignore[assignment]  # servers may add their own
-
-    def handle_bytes(self, event: Frame) -> None:
-        """Of uvicorn."""
-        if self._on_message is not None and event.fin and not self.close_sent:
-            self._on_message(bytes(event.data))
-        else:
-            super().handle_bytes(event)
 
     def pause_writing(self) -> None:
         """Of asyncio."""

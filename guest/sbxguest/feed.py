@@ -19,6 +19,7 @@ from sbxguest.tree.report import TreeError
 # Looking again costs what there is to see: it may take one part in so many of the time.
 _LOOK_SHARE = 50
 _LOOK_MIN_S = 2.0
+_GATHER_MS = 5
 
 
 class Source(Protocol):
@@ -147,10 +148,14 @@ class KernelFeed:
         poll = select.poll()
         poll.register(self._source.fd, select.POLLIN)
         poll.register(self._wake_fd, select.POLLIN)
+        woken = select.poll()
+        woken.register(self._wake_fd, select.POLLIN)
         asked: list[asyncio.Future[None]] = []
         try:
             while not self._is_closed:
                 poll.poll()
+                # Notes come in crowds, each of which costs a look or two; only a barrier cannot wait for more.
+                woken.poll(_GATHER_MS)
                 with self._lock:
                     asked, self._barriers = self._barriers, []
                     self._drain_wakes()

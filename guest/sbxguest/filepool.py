@@ -19,6 +19,7 @@ from sbxguest.fileops import FileError, Owner, resolve
 from sbxguest.filewrite import Journal
 from sbxguest.state import Guest, GuestSettings
 from sbxguest.tree import TreeError
+from sbxguest.tree.report import code_of
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ async def in_thread(work: Callable[..., T], *args: object) -> T:
     Cancelling leaves the thread to finish.
 
     Raises:
-        WireError: What the work's FileError or TreeError says.
+        WireError: What the work's FileError or TreeError says, or that the disk is full.
     """
     async with _slots:
         try:
@@ -62,6 +63,10 @@ async def in_thread(work: Callable[..., T], *args: object) -> T:
             raise WireError(exc.status, exc.code, exc.message) from exc
         except TreeError as exc:
             raise WireError(_TREE_STATUS.get(exc.code, 400), exc.code, exc.message) from exc
+        except OSError as exc:
+            if code_of(exc) != "disk_full":
+                raise
+            raise WireError(507, "disk_full", "no space is left on the sandbox's disk") from exc
 
 
 def soon(work: Callable[[], object]) -> None:

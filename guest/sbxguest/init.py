@@ -32,6 +32,8 @@ _OOM_SCORE = -900
 _IDLE_SHIMS_MAX = 8
 _IDLE_SHIMS_KEPT = 2
 _QUIET_S = 3.0
+# What the server is told of the environment.
+_SETTINGS = ("AGENTD_", "SBX_", "PATH", "AWS_LAMBDA_MICROVM_")
 
 
 def main() -> NoReturn:
@@ -202,7 +204,7 @@ class _Init:
         self._server_started_s = time.monotonic()
         self._server = Link(ours)
         self._poll.register(ours, select.POLLIN)
-        settings = {name: text for name, text in self._env.items() if name.startswith(("AGENTD_", "SBX_", "PATH"))}
+        settings = {name: text for name, text in self._env.items() if name.startswith(_SETTINGS)}
         self._server.post({"op": "settings", "env": settings})
         self._store.replay(self._server)
 

@@ -69,6 +69,13 @@ class JobInput:
     def _fd(self) -> int:
         return self._pipe if self._terminal is None else self._terminal.input_fd
 
+    @property
+    def program_fd(self) -> int:
+        """What the program reads from, or its other end; -1 where nothing can be typed any more."""
+        if self._is_closed:
+            return -1
+        return self._pipe if self._terminal is None else self._terminal.program_fd
+
     def accepted(self, writer: str = "") -> int:
         """How many bytes of this writer have been taken."""
         return self._state.stdin_accepted if self._writers is None else self._writers.accepted(writer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sbxguest import wire
 from sbxguest.app import Request, Response, Route, WireError, json_response
+from sbxguest.awaiting import awaits_input
 from sbxguest.job import Job
 from sbxguest.jobspec import parse, parse_size
 from sbxguest.jobviews import (
@@ -42,7 +43,7 @@ async def create(request: Request) -> Response:
 async def list_all(request: Request) -> Response:
     """`GET /v2/jobs`."""
     check_boot(request)
-    return json_response({"jobs": [job.describe() for job in request.guest.jobs.all()]})
+    return json_response({"jobs": [_as_seen(job) for job in request.guest.jobs.all()]})
 
 
 async def get(request: Request) -> Response:
@@ -51,7 +52,12 @@ async def get(request: Request) -> Response:
     wait_s = request.number("wait_s", 0, high=wire.MAX_WAIT_S)
     if wait_s:
         await wait_finished(job, wait_s)
-    return json_response(job.describe())
+    return json_response(_as_seen(job))
+
+
+def _as_seen(job: Job) -> dict[str, object]:
+    """A job for whoever asks how it is."""
+    return {**job.describe(), "awaits_input": awaits_input(job)}
 
 
 async def follow(request: Request) -> Response:

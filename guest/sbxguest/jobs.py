@@ -306,9 +306,10 @@ def _start_error(job: Job, stage: str, number: int) -> WireError:
     match stage:
         case "cwd":
             cwd = job.shown["cwd"]
-            code = "cwd_not_found" if number in (errno.ENOENT, errno.ENOTDIR) else "bad_cwd"
+            is_missing = number in (errno.ENOENT, errno.ENOTDIR)
             message = f"the working directory (cwd) `{cwd}` cannot be used: {reason}"
-            return WireError(400, code, message, hint="create it first")
+            hint = "create it first" if is_missing else "begin in another one, such as /"
+            return WireError(400, "cwd_not_found" if is_missing else "bad_cwd", message, hint=hint)
         case "argv":
             return WireError(413, "argv_too_long", f"argv and env of job `{job.id}` are too long for a program")
         case _ if number == errno.EPERM:

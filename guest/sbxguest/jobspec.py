@@ -257,7 +257,9 @@ def _tty(body: Mapping[str, Any]) -> Tty | None:
     tty = body.get("tty")
     if tty is None:
         return None
-    size = parse_size(tty)
+    # Nobody knows the size yet: programs are told so, as on a terminal that never had one.
+    is_unknown = isinstance(tty, dict) and (tty.get("cols"), tty.get("rows")) == (0, 0)
+    size = Size(0, 0) if is_unknown else parse_size(tty)
     term = tty.get("term") or _TERM_DEFAULT
     if not isinstance(term, str) or not _TERM.fullmatch(term):
         raise _bad("bad_tty", "`term` must be the name of a kind of terminal, like xterm-256color")

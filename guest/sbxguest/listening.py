@@ -41,7 +41,7 @@ def listening(proc: Path = Path("/proc"), pids: Iterable[int] | None = None) -> 
         proc: Where proc is mounted.
         pids: The processes that count; None: all, and sockets without a known process, too.
     """
-    sockets = {inode: place for name in ("tcp", "tcp6") for inode, place in _table(proc / "net" / name)}
+    sockets = _sockets(proc)
     owners = _owners(proc, _numbered(proc) if pids is None else pids, frozenset(sockets))
     found: dict[tuple[int, int], set[str]] = {}
     for inode, (address, port) in sockets.items():
@@ -52,6 +52,15 @@ def listening(proc: Path = Path("/proc"), pids: Iterable[int] | None = None) -> 
         Listening(port, tuple(sorted(addresses)), pid, *_told(proc, pid))
         for (port, pid), addresses in sorted(found.items())
     ]
+
+
+def listening_inodes(proc: Path = Path("/proc")) -> frozenset[int]:
+    """The sockets that listen, for whoever wants to know cheaply whether they are still the same."""
+    return frozenset(_sockets(proc))
+
+
+def _sockets(proc: Path) -> dict[int, tuple[str, int]]:
+    return {inode: place for name in ("tcp", "tcp6") for inode, place in _table(proc / "net" / name)}
 
 
 def _table(file: Path) -> Iterator[tuple[int, tuple[str, int]]]:

@@ -16,13 +16,13 @@ from sbxguest.app import Request, WireError
 from sbxguest.fanotify import Fanotify
 from sbxguest.feed import Feed, KernelFeed, ScanFeed, Source
 from sbxguest.filepool import in_thread, owner_of, path_of
-from sbxguest.inotify import Inotify
 from sbxguest.jobviews import check_boot
 from sbxguest.state import GuestSettings
 from sbxguest.tree.apply import Applier
 from sbxguest.tree.blobs import Blobs
-from sbxguest.tree.entry import Entry, Kind, Record, State
+from sbxguest.tree.entry import Kind, Record, State
 from sbxguest.tree.ignore import RuleTable
+from sbxguest.tree.inotify import Inotify
 from sbxguest.tree.journal import prune as prune_journals
 from sbxguest.tree.root import OWN_PREFIXES, READ_FLAGS, Root, look, split
 from sbxguest.tree.scan import ScanOptions, scan
@@ -167,15 +167,8 @@ class OpenTree:
             with contextlib.suppress(OSError):
                 return Fanotify(self.root, (self.stage.incoming_fd, self.stage.batches_fd))
         with contextlib.suppress(OSError):
-            return Inotify(self.root, self._folders)
+            return Inotify(self.root, lambda folder, _fd, _names: self.left_out.read(folder))
         return None
-
-    def _folders(self, path: bytes) -> Iterator[bytes]:
-        if not path:
-            yield path
-        for record in scan(self.root, (path,), self._options()):
-            if isinstance(record, Entry) and record.state.kind is Kind.DIR:
-                yield record.path
 
 
 def _let_go(root: Root, stage: Stage) -> None:

@@ -40,11 +40,15 @@ class Outlet:
     Args:
         listener: Listening on loopback, not blocking.
         join: Takes a connection of the host and one of a program, and relays between them.
+        nobody: What a program is told that gets none.
     """
 
-    def __init__(self, listener: socket.socket, join: Callable[[socket.socket, socket.socket], None]) -> None:
+    def __init__(
+        self, listener: socket.socket, join: Callable[[socket.socket, socket.socket], None], *, nobody: bytes = _NOBODY
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._join = join
+        self._nobody = nobody
         self._parked: deque[socket.socket] = deque()
         self._waiting: dict[socket.socket, asyncio.TimerHandle] = {}
         self._acceptor = Acceptor(listener, has_room=lambda: len(self._waiting) < _MAX_WAITING, take=self._serve)
@@ -73,7 +77,8 @@ class Outlet:
         self._waiting.clear()
 
     def _serve(self, program: socket.socket) -> None:
-        program.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if program.family != socket.AF_UNIX:
+            program.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while self._parked:
             host = self._parked.popleft()
             self._loop.remove_reader(host)
@@ -101,7 +106,7 @@ class Outlet:
             # What is unread at the close would take the answer with it.
             program.recv(_DROPPED_BYTES)
         with contextlib.suppress(OSError):
-            program.send(_NOBODY)
+            program.send(self._nobody)
             program.shutdown(socket.SHUT_WR)
         program.close()
         self._acceptor.go_on()

@@ -16,6 +16,7 @@ import uvicorn
 
 from sbxguest import (
     attach,
+    clock,
     descriptors,
     filepool,
     files,
@@ -57,6 +58,7 @@ def main(init_fd: int, listen_fds: list[int]) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     kernel.close_memory()
     kernel.set_oom_score(_OOM_SCORE)
+    kernel.keep_freed_memory()
     init = InitClient(init_fd)
     kept = init.sync()
     try:
@@ -111,6 +113,7 @@ def _app_routes() -> tuple[Route, ...]:
         *files.ROUTES,
         *treeroutes.ROUTES,
         *stats.ROUTES,
+        *clock.ROUTES,
         *logroutes.ROUTES,
         *portsroutes.ROUTES,
         *legacy.ROUTES,

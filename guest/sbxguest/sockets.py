@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from sbxguest.app import Disconnected, Receive, Request, Response, Send
+from sbxguest.mux.frames import Part
 
 # Names the server's side of a connection among the extensions of its scope.
 DIRECT = "sbx.direct"
 
 
 class Direct(Protocol):
-    """The server's side of a connection, for a handler that takes messages as they come."""
+    """The server's side of a connection, for a handler that takes what messages carry as it comes."""
 
-    def listen(self, on_message: Callable[[bytes], None] | None, on_paused: Callable[[bool], None] | None) -> None:
-        """Hand each binary message over, and say whether what is written waits; None: no more. Neither may raise."""
+    def listen(self, on_bytes: Callable[[Part], None] | None, on_paused: Callable[[bool], None] | None) -> None:
+        """Hand over what binary messages carry, and say whether what is written waits; None: no more.
+
+        Neither may raise, nor keep what it gets: that lies where others will write soon.
+        """
         ...
 
-    def write_message(self, data: bytes) -> None:
-        """Send one at once, or keep it."""
+    def write_message(self, parts: Sequence[Part]) -> None:
+        """Send one of these parts at once, or keep it."""
         ...
 
 
@@ -31,7 +35,7 @@ class WebSocket:
     Args:
         receive: Of ASGI.
         send: Of ASGI.
-        direct: The same connection, for a handler that takes messages as they come; `receive` then tells its end.
+        direct: The same connection, for a handler that takes bytes as they come; `receive` then tells its end.
     """
 
     def __init__(self, receive: Receive, send: Send, direct: Direct) -> None:

@@ -49,6 +49,7 @@ class GuestSettings:
     job_home: str = ""
     job_env: Mapping[str, str] = field(default_factory=dict)
     has_own_kernel: bool = False
+    has_own_clock: bool = False
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> GuestSettings:
@@ -79,6 +80,8 @@ class GuestSettings:
             # What the platform gives every job, as a way out; `{job}` in a value stands for the job's id.
             job_env={key: str(value) for key, value in _object(env, "SBX_JOB_ENV").items()},
             has_own_kernel=env.get("SBX_OWN_KERNEL", "") == "1",
+            # The platform's machines; a local cloud says how it isolates, and has everybody's clock.
+            has_own_clock="AWS_LAMBDA_MICROVM_IMAGE_ARN" in env and not {"SBX_ISOLATION", "SBX_LIMITS"} & {*env},
         )
 
 
@@ -94,6 +97,8 @@ class GuestState:
     def __init__(self, settings: GuestSettings, *, keep: Callable[[bytes], None], saved: bytes = b"") -> None:
         self.settings = settings
         self.boot_id = settings.boot_id
+        # Of this very process, so that hosts notice a restart.
+        self.server_id = os.urandom(8).hex()
         self.identity = Identity()
         self.workdir = settings.workdir
         self.launch_env: dict[str, str] = {}

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from functools import cache
 
 from sbxguest.app import Request, Response, Route, json_response
-from sbxguest.probes import Limits, Reading, choose_source, read_network
+from sbxguest.probes import Limits, Reading, choose_source, read_network, read_number
 from sbxguest.state import Guest, GuestState
 
 _INTERVAL_MIN_S = 0.2
@@ -20,6 +20,8 @@ _JUMP_S = 0.5
 _JUMPS_KEPT = 20
 _WINDOW_MIN_S = 0.05
 _SHARED_RATIO = 1.25
+# Told by this machine where a sandbox's file system is not its own.
+_DISK_USED = "/opt/sbx/disk_used"
 
 
 class ClockWatch:
@@ -30,12 +32,12 @@ class ClockWatch:
         self._jumps: deque[dict[str, float]] = deque(maxlen=_JUMPS_KEPT)
         self._count = 0
 
-    def look(self) -> float:
+    def look(self, *, is_noted: bool = True) -> float:
         """Compare the clocks and return the jump since the last look in seconds, 0 for none."""
         offset_s = time.time() - time.monotonic()
         jump_s = offset_s - self._offset_s
         self._offset_s = offset_s
-        if abs(jump_s) < _JUMP_S:
+        if abs(jump_s) < _JUMP_S or not is_noted:
             return 0.0
         self._count += 1
         self._jumps.append({"noticed_at": round(time.time(), 3), "jump_s": round(jump_s, 3)})
@@ -67,6 +69,7 @@ class Sampler:
         sample: dict[str, object] = {
             "at": round(time.time(), 3),
             "boot_id": self._state.boot_id,
+            "server_id": self._state.server_id,
             "uptime_s": round(time.clock_gettime(time.CLOCK_BOOTTIME), 3),
             "source": reading.source,
             "cpu": self._cpu(now_s, reading),
@@ -118,12 +121,17 @@ class Sampler:
             return {"path": self._state.workdir, "used_bytes": None, "free_bytes": None, "limit_bytes": None}
         size_bytes = found.f_blocks * found.f_frsize
         limit_bytes = min(size_bytes, self._limits.disk_bytes or size_bytes)
+        free_bytes = min(found.f_bavail * found.f_frsize, limit_bytes)
+        used_bytes = read_number(_DISK_USED)
+        if used_bytes is not None:
+            free_bytes = min(free_bytes, max(0, limit_bytes - used_bytes))
         # A file system much larger than the limit is shared with others, and its use is theirs as well.
-        is_shared = size_bytes > _SHARED_RATIO * limit_bytes
+        elif size_bytes <= _SHARED_RATIO * limit_bytes:
+            used_bytes = (found.f_blocks - found.f_bfree) * found.f_frsize
         return {
             "path": self._state.workdir,
-            "used_bytes": None if is_shared else (found.f_blocks - found.f_bfree) * found.f_frsize,
-            "free_bytes": min(found.f_bavail * found.f_frsize, limit_bytes),
+            "used_bytes": used_bytes,
+            "free_bytes": free_bytes,
             "limit_bytes": limit_bytes,
             "free_inodes": found.f_favail,
         }

@@ -85,6 +85,11 @@ class Terminal:
         """To be watched for room for input; -1 once closed."""
         return self._pty
 
+    @property
+    def program_fd(self) -> int:
+        """The program's side; -1 when it is not held open."""
+        return self._own_side
+
     # -- output -------------------------------------------------------------------------------------------------------
 
     def take(self, log: JobLog, limit_bytes: int) -> int:

@@ -14,7 +14,7 @@ from sbxguest.filepool import Sink, aborted, in_thread, receive_into
 from sbxguest.opentree import OpenTree, trees
 from sbxguest.tree.batch import MAX_BYTES, MAX_OPS, Batch
 from sbxguest.tree.blobs import BlobWriter
-from sbxguest.tree.codec import CODEC_HEADER, CODECS, Opener
+from sbxguest.tree.codec import ACCEPT_HEADER, CODEC_HEADER, CODECS, DEFLATE, Opener, Packer, opener_of
 from sbxguest.tree.entry import DIGEST_BYTES, DIGEST_NAME, BadRecord, check_path, from_text, to_text
 from sbxguest.tree.frames import INLINE_BYTES, PACKED_BYTES
 from sbxguest.tree.scan import ScanOptions
@@ -57,7 +57,7 @@ def _facts(tree: OpenTree) -> dict[str, object]:
 
 
 async def scan(request: Request) -> Response:
-    """`POST /v2/tree/scan` {paths, digests, deep, ignore: {folder: [text, …]}}: a manifest."""
+    """`POST /v2/tree/scan` {paths, digests, deep, cursor, ignore: {folder: [text, …]}}: a manifest."""
     tree = await trees.find(request)
     body = await request.json(limit_bytes=_MAX_SCAN_BYTES)
     paths = [_path(text) for text in _texts(body.get("paths"), "paths")]
@@ -69,7 +69,8 @@ async def scan(request: Request) -> Response:
         texts=tree.left_out.read,
         check=stop.check,
     )
-    cursor = await (await tree.feed()).cursor()
+    # Where nobody asks for changes, taking note of them would cost as much as making them.
+    cursor = "" if body.get("cursor") is False else await (await tree.feed()).cursor()
     return _stream(beating(manifest_pieces(tree, paths, options, cursor), stop))
 
 
@@ -161,9 +162,10 @@ class _Opening:
 def _opener(request: Request) -> Opener | None:
     """What unpacks a request's body; None if nothing has to."""
     codec = request.headers.get(CODEC_HEADER, "")
-    if codec not in ("", *CODECS):
+    opener = opener_of(codec)
+    if codec and opener is None:
         raise WireError(400, "bad_request", f"this guest cannot read `{codec[:40]}`", details={"codecs": list(CODECS)})
-    return Opener() if codec else None
+    return opener
 
 
 def _require_boot(request: Request) -> None:
@@ -213,7 +215,19 @@ async def read(request: Request) -> Response:
     if not isinstance(files, list) or len(files) > _MAX_READS:
         raise WireError(400, "bad_request", f"`files` must be a list of at most {_MAX_READS}")
     stop = Stop()
-    return _stream(beating(content_pieces(tree, [_wanted(one) for one in files], stop), stop))
+    pieces = beating(content_pieces(tree, [_wanted(one) for one in files], stop), stop)
+    if request.headers.get(ACCEPT_HEADER) != DEFLATE:
+        return _stream(pieces)
+    return Response(200, _packed(pieces), wire.FRAMES_TYPE, headers=((CODEC_HEADER, DEFLATE),))
+
+
+async def _packed(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    packer = Packer()
+    async with aclosing(pieces):
+        async for piece in pieces:
+            # A heartbeat that is held back is none.
+            yield await in_thread(packer.feed_now, piece)
+        yield packer.end()
 
 
 def _wanted(said: Any) -> Wanted:

@@ -99,9 +99,7 @@ def result_pieces(tree: OpenTree, batch: Batch, stop: Stop) -> Generator[bytes, 
     """Make the operations of a batch; what was made when nobody reads any more stays made, and is in its journal."""
     writer = result_writer()
     try:
-        for result in batch.results():
-            if result.outcome is Outcome.DONE:
-                tree.own_writes.note(batch.path_of(result.seq), result.state)
+        for result in batch.results(tree.own_writes.note):
             yield writer.add(result)
             stop.check()
         yield writer.end()

@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 from sbxguest.app import Request, WireError
 from sbxguest.mux.carrier import Carrier
-from sbxguest.mux.frames import FAILED, FORBIDDEN, MAX_STREAMS, NOT_LISTENING, TOO_MANY
+from sbxguest.mux.frames import FAILED, FORBIDDEN, MAX_STREAMS, NOT_LISTENING, TOO_MANY, Part
 from sbxguest.mux.mux import Mux
 from sbxguest.mux.pipe import Pipe
 from sbxguest.mux.stream import Stream
@@ -139,9 +139,9 @@ class _Tunnel:
         garbled: asyncio.Future[str] = loop.create_future()
         carrier = Carrier(self.mux, direct.write_message)
 
-        def take(message: bytes) -> None:
+        def take(data: Part) -> None:
             try:
-                self.mux.receive(message)
+                self.mux.receive(data)
             except BadFrame as exc:
                 if not garbled.done():
                     garbled.set_result(str(exc))

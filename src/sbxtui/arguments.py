@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 from sbxtui.core.errors import UsageError
 from sbxtui.core.text import parse_memory_mib
+
+
+class Sizes(TypedDict):
+    """How big a sandbox is; 0 is the default."""
+
+    memory_mib: int
+    cpus: int
+
+
+class Ends(TypedDict):
+    """What suspends or ends a sandbox by itself; 0 is nothing."""
+
+    idle_s: int
+    max_duration_s: int
+    budget_usd: float
+
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -38,6 +56,41 @@ def at_least_one(name: str, number: int | None) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise UsageError(f"{name}={number!r} is not possible", hint="a whole number from 1 on; leave it out otherwise")
     return number
+
+
+def amount(name: str, usd: float | None) -> float:
+    """An amount of USD; 0 where nothing was said.
+
+    Raises:
+        UsageError: It is no amount.
+    """
+    if usd is None:
+        return 0.0
+    if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 < usd < math.inf:
+        raise UsageError(f"{name}={usd!r} is not possible", hint="an amount in USD, like 2.50")
+    return float(usd)
+
+
+def sizes(memory: int | str | None, cpus: int | None) -> Sizes:
+    """How big a sandbox is.
+
+    Raises:
+        UsageError: As `memory_mib` and `at_least_one`.
+    """
+    return {"memory_mib": memory_mib(memory), "cpus": at_least_one("cpus", cpus)}
+
+
+def ends(idle_s: int | None, max_duration_s: int | None, budget_usd: float | None) -> Ends:
+    """What suspends or ends a sandbox by itself.
+
+    Raises:
+        UsageError: As `at_least_one` and `amount`.
+    """
+    return {
+        "idle_s": at_least_one("idle_s", idle_s),
+        "max_duration_s": at_least_one("max_duration_s", max_duration_s),
+        "budget_usd": amount("budget_usd", budget_usd),
+    }
 
 
 def words(cmd: str, args: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sbxtui.core.errors import FileMissing, SbxError, UsageError
+from sbxtui.core.paths import at_home
 from sbxtui.core.text import harmless_line
 
 PROJECT_FILES = ("sandbox.yaml", "setup.yaml")
@@ -45,14 +46,22 @@ def find_project_file(folder: Path, named: str = "") -> Path | None:
         FileMissing: The named one does not exist.
     """
     if named:
-        path = (folder / Path(named).expanduser()).absolute()
+        path = (folder / at_home(named)).absolute()
         if path.is_dir():
             return find_project_file(path)
         if not path.is_file():
             hint = "-f and SBX_SETUP name a project file; to answer questions with yes it is --yes"
             raise FileMissing(f"no project file at {path}", hint=hint)
         return path
-    return next((path for name in PROJECT_FILES if (path := folder / name).is_file()), None)
+    return next((path for name in PROJECT_FILES if _is_there(path := folder / name)), None)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        # A working folder that this person may not look into, as under `sudo -u`, holds no project of theirs.
+        return False
 
 
 def read_project_file(folder: Path, named: str, trusted_file: Path) -> ProjectFile:

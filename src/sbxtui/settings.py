@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sbxtui.core.errors import UsageError
+from sbxtui.core.paths import at_home
 from sbxtui.home import Home
 from sbxtui.project import read_project_file
 
@@ -23,7 +24,7 @@ _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
 
-UI_THEMES = ("dark", "light", "contrast", "mono")
+UI_THEMES = ("dark", "light", "contrast", "terminal", "mono")
 UI_GLYPHS = ("unicode", "ascii")
 WATCH_NOTIFY = ("osc9", "osc777", "bell", "off")
 
@@ -40,10 +41,15 @@ class Ui:
 
 @dataclass(frozen=True, slots=True)
 class WatchFor:
-    """The `[watch]` table of config.toml: who is told of trouble: a shell line, and how a terminal is."""
+    """The `[watch]` table of config.toml: who is told of trouble: a shell line, and how a terminal is.
+
+    A job that says nothing is trouble after `silent_after_s`, and one that waits for input after `waits_after_s`.
+    """
 
     hook: str = ""
     notify: str = "osc9"
+    silent_after_s: float = 600.0
+    waits_after_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +76,20 @@ class Settings:
     mcp_enable_dangerous: bool = False
     mcp_max_output_bytes: int = 1_048_576
     mcp_default_timeout_ms: int = 120_000
+    mcp_approval_timeout_ms: int = 45_000
+    mcp_toolsets: str = ""
+    mcp_approve: str = ""
     time_scale: float = 1.0
     isolation: str = ""
+    local_conformance: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     ui: Ui = field(default_factory=Ui)
     watch: WatchFor = field(default_factory=WatchFor)
     sources: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    # What is drawn goes through another program or over a network before it is seen.
+    is_far_terminal: bool = False
 
 
 def load(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, setup_file: str = "") -> Settings:
@@ -106,7 +118,8 @@ def load(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, s
         if raw:
             values[key] = _convert(key, raw, variable)
             sources[key] = variable
-    return Settings(home=home, sources=sources, notices=project.notices, **values)
+    is_far = any(environ.get(name) for name in _FAR_TERMINALS)
+    return Settings(home=home, sources=sources, notices=project.notices, is_far_terminal=is_far, **values)
 
 
 def _working_folder() -> Path:
@@ -121,11 +134,11 @@ def locate_home(environ: Mapping[str, str]) -> Home:
     """Where this person's sbx lives: everything under `SBX_HOME`, else the platform's usual folders.
 
     Raises:
-        UsageError: `SBX_HOME` is no absolute path.
+        UsageError: `SBX_HOME` is no absolute path, or without it nobody knows where this person's home is.
     """
     _, chosen = _lookup(environ, "HOME")
     if chosen:
-        root = Path(chosen).expanduser()
+        root = at_home(chosen)
         if not root.is_absolute():
             hint = "give it as a whole path, like /home/you/.sbx"
             raise UsageError(f"SBX_HOME `{chosen}` is relative: it would mean another home in every folder", hint=hint)
@@ -133,7 +146,12 @@ def locate_home(environ: Mapping[str, str]) -> Home:
     from platformdirs import PlatformDirs
 
     dirs = PlatformDirs("sbx", appauthor=False)
-    return Home(dirs.user_config_path, dirs.user_data_path, dirs.user_cache_path, dirs.user_log_path)
+    try:
+        return Home(dirs.user_config_path, dirs.user_data_path, dirs.user_cache_path, dirs.user_log_path)
+    except RuntimeError as exc:
+        # A user id without an entry, as containers have.
+        hint = "set HOME, or SBX_HOME=DIR to keep everything of sbx there"
+        raise UsageError("HOME is not set, and this user has no home folder", hint=hint) from exc
 
 
 # Suffix of the environment variable → field. SBX_HOME and SBX_SETUP are read before the others.
@@ -155,10 +173,16 @@ _VARIABLES = {
     "MCP_ENABLE_DANGEROUS": "mcp_enable_dangerous",
     "MCP_MAX_OUTPUT_BYTES": "mcp_max_output_bytes",
     "MCP_DEFAULT_TIMEOUT_MS": "mcp_default_timeout_ms",
+    "MCP_APPROVAL_TIMEOUT_MS": "mcp_approval_timeout_ms",
+    "MCP_TOOLSETS": "mcp_toolsets",
+    "MCP_APPROVE": "mcp_approve",
     "TIME_SCALE": "time_scale",
     "ISOLATION": "isolation",
+    "LOCAL_CONFORMANCE": "local_conformance",
 }
-_NOT_IN_CONFIG = {"setup_file", "seed_state_file", "seed_infra_state_file"}
+# What SSH, tmux and screen set.
+_FAR_TERMINALS = ("SSH_CONNECTION", "SSH_TTY", "TMUX", "STY")
+_NOT_IN_CONFIG = {"is_far_terminal", "setup_file", "seed_state_file", "seed_infra_state_file"}
 
 
 def _lookup(environ: Mapping[str, str], suffix: str) -> tuple[str, str]:
@@ -170,11 +194,13 @@ def _lookup(environ: Mapping[str, str], suffix: str) -> tuple[str, str]:
 
 def _config_values(home: Home) -> dict[str, object]:
     try:
-        text = home.config_file.read_text("utf-8")
+        text = home.config_file.read_text("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError) as exc:
-        raise UsageError(f"cannot read {home.config_file}: {exc}") from exc
+    except OSError as exc:
+        raise UsageError(f"cannot read {home.config_file}: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        raise UsageError(f"cannot read {home.config_file}: it is not UTF-8") from exc
     # Most have no such file, and every verb would wait for the parser.
     import tomllib
 
@@ -220,7 +246,10 @@ def _flag(value: object) -> bool:
 
 def _whole_number(low: int, high: int) -> Callable[[object], int]:
     def convert(value: object) -> int:
-        number = int(str(value))
+        try:
+            number = int(str(value))
+        except ValueError:
+            raise ValueError("it must be a whole number") from None
         if not low <= number <= high:
             raise ValueError(f"it must be between {low} and {high}")
         return number
@@ -229,7 +258,7 @@ def _whole_number(low: int, high: int) -> Callable[[object], int]:
 
 
 def _path(value: object) -> Path:
-    return Path(_text(value)).expanduser()
+    return at_home(_text(value))
 
 
 def _paths(value: object) -> tuple[Path, ...]:
@@ -269,7 +298,19 @@ def _ui(value: object) -> Ui:
 
 
 def _watch(value: object) -> WatchFor:
-    return WatchFor(**_converted(value, {"hook": _text, "notify": _one_of(WATCH_NOTIFY)}))  # type: ignore[arg-type]  # the same
+    known = {
+        "hook": _text,
+        "notify": _one_of(WATCH_NOTIFY),
+        "silent_after_s": _span_s,
+        "waits_after_s": _span_s,
+    }
+    return WatchFor(**_converted(value, known))  # type: ignore[arg-type]  # the same
+
+
+def _span_s(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e6:
+        raise ValueError("write seconds, more than 0")
+    return float(value)
 
 
 def _converted(value: object, known: Mapping[str, Callable[[object], object]]) -> dict[str, object]:
@@ -303,7 +344,9 @@ _CONVERTERS: dict[str, Callable[[object], object]] = {
     "mcp_enable_dangerous": _flag,
     "mcp_max_output_bytes": _whole_number(1, 1 << 40),
     "mcp_default_timeout_ms": _whole_number(1, 1 << 40),
+    "mcp_approval_timeout_ms": _whole_number(1, 1 << 40),
     "time_scale": _time_scale,
+    "local_conformance": _flag,
     "env": _string_table,
     "keys": _string_table,
     "ui": _ui,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sbxtui.services.launch import Launcher
     from sbxtui.services.lives import Lives
     from sbxtui.services.logs import Logs
+    from sbxtui.services.lookout import Lookout
     from sbxtui.services.metrics import Metrics
     from sbxtui.services.network import Networks
     from sbxtui.services.oneshot import OneShots
@@ -151,14 +152,22 @@ class Services:
         """What somebody should hear of."""
         from sbxtui.services.troubles import Troubles
 
-        return Troubles(self.registry, self.links)
+        return Troubles(self.registry, self.links, self.settings.watch)
 
     @cached_property
     def alarms(self) -> Alarms:
         """Telling people of it."""
         from sbxtui.services.alarms import Alarms
 
-        return Alarms(self.settings.home, self.events, self.settings.watch.hook)
+        return Alarms(self.settings.home, self.events, self.settings.watch.hook, self.lookout)
+
+    @cached_property
+    def lookout(self) -> Lookout:
+        """Looking for it."""
+        from sbxtui.services.lookout import Lookout
+
+        seen = (self.inventories, self.jobs, self.metrics, self.troubles)
+        return Lookout(self.settings.home, self.context, self.planes, self.registry, *seen)
 
     @cached_property
     def costs(self) -> Costs:
@@ -189,17 +198,8 @@ class Services:
         """Sandboxes that are kept awake on purpose."""
         from sbxtui.services.awake import KeepAwake
 
-        return KeepAwake(
-            self.settings.home,
-            self.context,
-            self.planes,
-            self.guests,
-            self.jobs,
-            self.troubles,
-            self.links,
-            self.events,
-            self.actor,
-        )
+        written = (self.links, self.events, self.actor)
+        return KeepAwake(self.settings.home, self.context, self.planes, self.guests, self.lookout, *written)
 
     @cached_property
     def reasons(self) -> Reasons:
@@ -235,14 +235,15 @@ class Services:
         """Making sandboxes."""
         from sbxtui.services.launch import Launcher
 
-        return Launcher(self.settings, self.defaults, self.context, self.planes, self.registry, self.guests, self.actor)
+        by = (self.planes, self.registry, self.guests, self.secrets, self.actor)
+        return Launcher(self.settings, self.defaults, self.context, *by)
 
     @cached_property
     def sandboxes(self) -> Sandboxes:
         """The life of sandboxes."""
         from sbxtui.services.sandboxes import Sandboxes
 
-        return Sandboxes(self.context, self.planes, self.registry, self.events, self.guests, self.actor)
+        return Sandboxes(self.context, self.planes, self.registry, self.events, self.guests, self.troubles, self.actor)
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -263,8 +264,10 @@ class Services:
     def job_watch(self) -> JobWatch:
         """Following the jobs of a sandbox."""
         from sbxtui.services.jobwatch import JobWatch
+        from sbxtui.services.looks import Looks
 
-        return JobWatch(self.settings.home, self.job_lists, self.jobs, self.troubles)
+        looks = Looks(self.context, self.planes, self.links)
+        return JobWatch(self.settings.home, self.job_lists, self.jobs, self.troubles, looks)
 
     @cached_property
     def logs(self) -> Logs:
@@ -283,12 +286,14 @@ class Services:
     @cached_property
     def metrics(self) -> Metrics:
         """What sandboxes use."""
+        from sbxtui.services.looks import Looks
         from sbxtui.services.metrics import Metrics
         from sbxtui.store.samples import Samples
 
-        samples = Samples(self.settings.home.state_dir / "samples")
+        noted = (Samples(self.settings.home.state_dir / "samples"), self.troubles)
+        looks = Looks(self.context, self.planes, self.links)
         return Metrics(
-            self.context, self.planes, self.inventories, self.registry, self.jobs, self.guests, samples, self.troubles
+            self.context, self.planes, self.inventories, self.registry, self.jobs, self.guests, *noted, looks
         )
 
     @cached_property
@@ -373,14 +378,14 @@ class Services:
         """What listens inside sandboxes."""
         from sbxtui.services.ports import Ports
 
-        return Ports(self.guests, self.events, self.actor)
+        return Ports(self.settings.home, self.guests, self.jobs, self.events, self.actor)
 
     @cached_property
     def port_desk(self) -> PortDesk:
         """Where ports are looked at and forwarded."""
         from sbxtui.services.forward.desk import PortDesk
 
-        return PortDesk(self.settings.home, self.forwards, self.ports, self.reserved_ports)
+        return PortDesk(self.settings.home, self.registry, self.forwards, self.ports, self.reserved_ports)
 
     @property
     def reserved_ports(self) -> Mapping[int, str]:

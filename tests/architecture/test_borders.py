@@ -43,6 +43,7 @@ CATCH_ALLS = {
     "src/sbxtui/runner/serving.py": "one link that fails must not keep the others from being acted on",
     "src/sbxtui/runner/reconcile.py": "one context that fails must not keep the others from being reconciled",
     "src/sbxtui/localcloud/server.py": "a request handler answers 500 and serves the next one",
+    "src/sbxtui/localcloud/images/shelf.py": "a build that breaks is a build that failed, and others go on",
     "src/sbxtui/localcloud/endpoints.py": "one broken connection must not end the endpoint",
     "src/sbxtui/localcloud/egress/gateway.py": "one broken connection must not end a sandbox's way out",
     "src/sbxtui/localcloud/keeper.py": "the keeper outlives what a runtime does to it",
@@ -95,6 +96,14 @@ def test_every_named_place_still_needs_its_permission() -> None:
         if path in found and not list(uses(found[path]))
     ]
     assert not stale, "\n".join(stale)
+
+
+def test_no_module_of_the_folder_somebody_works_in_is_taken_for_one_of_ours() -> None:
+    """Python puts the working folder in front for `-m`, and that may be a repository nobody has reviewed."""
+    start = re.compile(r"sys\.executable,\s*(?:\*\()?\"-m\"")
+    hits = [one.path for one in modules(*PRODUCT) if start.search(one.text) and 'cwd="/"' not in one.text]
+    # It starts nothing: this is what a keeper is called.
+    assert hits == ["src/sbxtui/localcloud/keeper_nursery.py"]
 
 
 def test_nothing_is_left_for_later() -> None:

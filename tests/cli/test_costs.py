@@ -68,7 +68,7 @@ def test_a_budget_warns_and_then_suspends(quick: Sbx) -> None:
     quick.ok("rm", "poor", "--yes")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_silent_job_is_suspended_unless_it_is_kept_awake_and_only_as_long_as_it_runs(quick: Sbx) -> None:
     for name in ("kept", "left"):
         quick.ok("create", name, "--memory", "512", "--idle", "60")

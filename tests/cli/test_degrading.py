@@ -27,7 +27,8 @@ def test_an_unsound_gvisor_is_passed_over_and_that_is_to_be_seen(tmp_path: Path)
         program.chmod(0o755)
         settle(images, program, "a test", digest_of(program))
         assert own.ok("create", "app", "-m", "512", "--json").json["isolation"] == NAMESPACES
-        assert "namespaces" in own.ok("ls").out
+        listed = own.ok("ls")
+        assert "namespaces" in listed.out and "of 8 starts" in listed.err
         checks = {check["name"]: check for check in own.ok("doctor", "--json").json}
         assert checks["isolation"]["status"] == "warn"
         assert all(words in checks["isolation"]["words"] for words in (NAMESPACES, "gvisor", "of 8 starts"))

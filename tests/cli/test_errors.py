@@ -62,6 +62,8 @@ MISTAKES = [
     (["--context", "nowhere", "ls"], 4, "not_found"),
     (["context", "add", "x"], 2, "usage"),
     (["context", "add", "local"], 5, "name_taken"),
+    (["context", "add", "x", "--region", "no region"], 2, "usage"),
+    (["context", "add", "x", "--region", "us-east-1", "--endpoint-url", "notaurl"], 2, "usage"),
     (["create", "microvm-1"], 2, "usage"),
     (["context", "rm", "local", "--yes"], 5, "conflict"),
     (["trust", "."], 4, "file_not_found"),
@@ -84,13 +86,14 @@ def test_a_mistake_has_its_code_and_a_message_and_prints_no_data(
 
 
 def test_a_filter_that_is_not_understood_names_what_is(sbx: Sbx) -> None:
-    error = sbx("--json", "ls", "--filter", "cost>.1").error
-    assert error["message"] == "filters know no `cost`"
-    assert error["hint"] == "known: age, context, id, image, label, name, state, tracked"
+    error = sbx("--json", "ls", "--filter", "price>.1").error
+    assert error["message"] == "filters know no `price`"
+    assert error["hint"] == "known: age, context, cost, id, image, label, name, state, tracked"
 
 
 def test_a_wait_that_runs_out_is_unavailable_and_tells_the_state_it_saw(sbx: Sbx, app: str) -> None:
-    waited = sbx("--json", "wait", app, "--for", "suspended", "--timeout", "3")
+    sbx.ok("wait", app, "--for", "running", "--timeout", "0")
+    waited = sbx("--json", "wait", app, "--for", "suspended", "--timeout", "1")
     assert (waited.code, waited.error["code"], waited.error["retryable"]) == (7, "timed_out", True)
     assert "it is running" in waited.error["message"]
 

@@ -102,7 +102,7 @@ def test_an_isolation_is_chosen_for_one_sandbox_or_for_good_and_never_less_than_
         assert (refused.code, "nothing would enforce" in refused.error["message"]) == (9, True)
         cloud = find_local_cloud(load(own.environment(), cwd=tmp_path).home)
         assert cloud is not None
-        for why in [*cloud.passed_over, "firecracker: not to be had on this machine", "microvm: "]:
+        for why in [*filter(None, [cloud.shortfall.words]), "firecracker: not to be had on this machine", "microvm: "]:
             tier, _, words_of_it = why.partition(": ")
             refused = own("--json", "--isolation", tier, "create", "x")
             assert (refused.code, refused.error["code"]) == (7, "runtime_unavailable")

@@ -17,6 +17,9 @@ from typing import Any
 
 import pytest
 
+from sbxtui.services.forward.model import facts_of
+from sbxtui.settings import load
+from sbxtui.wiring import Services
 from tests.support.sbx import DEADLINE_S, Sbx
 
 pytestmark = pytest.mark.long
@@ -79,6 +82,16 @@ def listed(sbx: Sbx, name: str) -> dict[str, Any]:
     return dict(one)
 
 
+def seen(sbx: Sbx, name: str) -> dict[str, Any]:
+    """The same, for who looks again and again: no process is started for it."""
+    services = Services(load(sbx.environment(), cwd=sbx.home), actor="test")
+    try:
+        (one,) = [one for one in map(facts_of, services.links.list("forward")) if one["sandbox"] == name]
+    finally:
+        services.close()
+    return one
+
+
 def connected(told: dict[str, Any]) -> socket.socket:
     return socket.create_connection(("127.0.0.1", told["local_port"]), timeout=20)
 
@@ -103,7 +116,7 @@ def test_a_port_of_the_sandbox_is_here_until_ctrl_c(sbx: Sbx, served: str) -> No
         assert echoes(port) and echoes(port, "::1")
         one = listed(sbx, served)
         assert (one["local_port"], one["running"], one["detached"]) == (port, True, False)
-        until(lambda: listed(sbx, served)["received_bytes"] == 12)
+        until(lambda: seen(sbx, served).get("received_bytes") == 12)
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 130
     assert refuses(port)
@@ -112,22 +125,21 @@ def test_a_port_of_the_sandbox_is_here_until_ctrl_c(sbx: Sbx, served: str) -> No
     assert {"forward.start", "forward.stop", "port.listening"} <= kinds
 
 
-def test_what_begins_to_listen_while_a_forward_is_used_is_told_and_an_event(sbx: Sbx, served: str) -> None:
-    with live(sbx, served, ":7000") as (process, told):
-        assert echoes(told["local_port"])
+def test_what_begins_to_listen_is_told_and_is_one_event_though_nobody_uses_the_forwards(sbx: Sbx, served: str) -> None:
+    with live(sbx, served, ":7000") as (process, _), live(sbx, served, ":7000"):
         job = sbx.ok("exec", "--detach", served, "--", "python3", "-c", SERVER.replace("7000", "7003")).out
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         said: list[dict[str, Any]] = []
 
         def is_told() -> bool:
-            assert echoes(told["local_port"])
             said.extend(json.loads(line) for line in (process.stdout or ()))
             return any(one["event"] == "port" and one["port"] == 7003 for one in said)
 
         until(is_told)
     events = [json.loads(line) for line in sbx.ok("events", served, "--json").stdout.splitlines()]
-    assert [one["data"]["process"] for one in events if one["kind"] == "port.listening"][-1] == "python3"
+    begun = [one["data"] for one in events if one["kind"] == "port.listening" and one["data"]["port"] == 7003]
+    assert [one["process"] for one in begun] == ["python3"]
     sbx.ok("kill", served, job, "--signal", "KILL")
 
 
@@ -196,7 +208,7 @@ def test_open_connections_go_on_after_a_stop_and_a_start(sbx: Sbx, served: str) 
         assert lines.readline() == b"one\n"
         sbx.ok("stop", served)
         client.sendall(b"two\n")
-        until(lambda: f"sbx start {served}" in str(listed(sbx, served)["reason"]))
+        until(lambda: f"sbx start {served}" in str(seen(sbx, served).get("reason")))
         sbx.ok("start", served)
         assert lines.readline() == b"two\n"
 
@@ -204,17 +216,20 @@ def test_open_connections_go_on_after_a_stop_and_a_start(sbx: Sbx, served: str) 
 def test_a_sandbox_that_went_to_sleep_is_woken_by_a_byte_and_by_nothing_else(sbx: Sbx) -> None:
     sbx.ok("create", "sleepy", "--memory", "512", "--idle", "600")
     sbx.ok("exec", "--detach", "sleepy", "--", "python3", "-c", SERVER)
-    with live(sbx, "sleepy", ":7000") as (_, told), connected(told) as client:
+    with live(sbx, "sleepy", ":7000") as (process, told), connected(told) as client:
         lines = client.makefile("rb")
         client.sendall(b"one\n")
         assert lines.readline() == b"one\n"
         sbx.ok("stop", "sleepy")
         with connected(told):
-            until(lambda: listed(sbx, "sleepy")["state"] == "suspended")
+            until(lambda: seen(sbx, "sleepy")["state"] == "suspended")
         assert sbx.ok("ps", "sleepy", "--json").json["state"] == "SUSPENDED"
         client.sendall(b"two\n")
         assert lines.readline() == b"two\n"
-    sbx.ok("rm", "sleepy", "--yes")
+        sbx.ok("rm", "sleepy", "--yes")
+        said = process.communicate(timeout=60)[1]
+        # Its end may be seen before its name is taken away.
+        assert b"`sleepy` was removed" in said or b"`sleepy` was terminated" in said
 
 
 def test_without_a_tunnel_pages_pass_through_the_endpoint_and_a_stopped_sandbox_is_named(sbx: Sbx, served: str) -> None:
@@ -222,10 +237,10 @@ def test_without_a_tunnel_pages_pass_through_the_endpoint_and_a_stopped_sandbox_
     with live(sbx, served, ":7004", "--mode", "proxy") as (_, told):
         url = f"http://localhost:{told['local_port']}/"
         until(lambda: status_of(url) == 200)
-        until(lambda: (listed(sbx, served)["mode"], listed(sbx, served)["state"]) == ("proxy", "up"))
+        until(lambda: (seen(sbx, served)["mode"], seen(sbx, served)["state"]) == ("proxy", "up"))
         sbx.ok("stop", served)
         assert status_of(url) == 503
-        until(lambda: f"sbx start {served}" in str(listed(sbx, served)["reason"]))
+        until(lambda: f"sbx start {served}" in str(seen(sbx, served).get("reason")))
         sbx.ok("start", served)
         assert status_of(url) == 200
     assert sbx("forward", served, "7004", "--mode", "udp").code == 2

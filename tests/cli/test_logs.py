@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.guest_process import children_of
-from tests.support.sandboxes import processes_naming
+from tests.support.killed_server import kill_server
 from tests.support.sbx import DEADLINE_S, Sbx, sbx_home
 
 # A minute of the platform is two seconds here: the shortest idle window.
@@ -124,12 +123,6 @@ def test_following_loses_nothing_over_a_killed_guest_a_suspend_and_a_killed_loca
     assert not [line for line in follower.lines() if line["channel"] == "gap"]
 
 
-def kill_server(sbx: Sbx) -> None:
-    sandbox_id = sbx.ok("inspect", "app", "--json").json["id"]
-    (server,) = [pid for pid in below(processes_naming(sandbox_id)) if b"sbxguest.server" in command_of(pid)]
-    os.kill(server, signal.SIGKILL)
-
-
 def suspend_and_resume(sbx: Sbx) -> None:
     sbx.ok("stop", "app")
     sbx.ok("start", "app")
@@ -138,37 +131,3 @@ def suspend_and_resume(sbx: Sbx) -> None:
 def kill_local_cloud(sbx: Sbx) -> None:
     os.kill(sbx.ok("local", "status", "--json").json["pid"], signal.SIGKILL)
     sbx.ok("ls")
-
-
-def below(pids: list[int]) -> set[int]:
-    found = set(pids)
-    new = found
-    while new:
-        new = {child for pid in new for child in children_of(pid)} - found
-        found |= new
-    return found
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-@pytest.mark.long
-def test_a_follower_left_open_lets_the_sandbox_fall_asleep_and_goes_on_when_it_wakes(
-    quick: Sbx, tmp_path: Path
-) -> None:
-    quick.ok("create", "app", "--memory", "512", "--idle", "60")
-    follower = Follower(quick, "app", tmp_path / "followed")
-    try:
-        quick.ok("exec", "app", "--", "echo", "before")
-        until(lambda: follower.said() == ["before"])
-        quick.ok("wait", "app", "--for", "suspended", "--timeout", "60")
-        # Whoever wakes it is not the follower.
-        quick.ok("exec", "app", "--", "echo", "after")
-        until(lambda: follower.said() == ["before", "after"])
-        follower.stop()
-    finally:
-        follower.process.kill()

@@ -40,6 +40,15 @@ def test_a_signal_is_named_as_everywhere(sbx: Sbx, app: str) -> None:
         assert sbx("attach", "--no-stdin", app, job).code == code
 
 
+def test_a_sandboxs_name_is_no_job_however_ids_begin(sbx: Sbx, app: str) -> None:
+    job = sbx.ok("exec", "-d", app, "--", "sleep", "1000").out
+    sbx.ok("rename", app, job[0])
+    named = sbx("kill", job[0])
+    assert (named.code, f"`{job[0]}` is a sandbox, and no job" in named.err) == (2, True)
+    sbx.ok("rename", job[0], app)
+    sbx.ok("kill", "-9", job[:6])
+
+
 def test_a_result_that_goes_nowhere_is_a_failure(sbx: Sbx, app: str) -> None:
     for words, code in ((["ls"], 1), (["exec", app, "--", "echo", "hi"], 125), (["exec", app, "--", "true"], 0)):
         line = [*("sh", "-c", 'exec "$@" >&-', "sh"), *(sys.executable, "-m", "sbxtui"), *words]
@@ -63,8 +72,16 @@ def test_what_is_refused_or_done_already_is_told_in_the_sandboxes_own_name(sbx: 
     absent = sbx("secret", "rm", "rest", "NO_KEY")
     assert (absent.code, absent.err.splitlines()[0]) == (4, "error: `rest` has no secret `NO_KEY`")
     waited = sbx("wait", "rest", "--for", "suspended", "--timeout", "1")
-    assert "it is running" in waited.err
+    # On a slow machine a second may go by before the first look.
+    assert "it is running" in waited.err or "it is not seen" in waited.err
     sbx.ok("stop", "rest")
     assert "suspended" in sbx.ok("stop", "rest").err
     assert [kind for _, kind in _kinds(sbx, "rest")].count("sandbox.suspend") == 1
     sbx.ok("rm", "rest", "--yes")
+
+
+def test_a_list_of_nothing_says_so_and_prints_no_heads(sbx: Sbx, app: str) -> None:
+    for words, says in ((("ports", app), f"nothing listens in `{app}`"), (("forward", "ls"), "no forwards")):
+        told = sbx.ok(*words)
+        assert (told.out, says in told.err) == ("", True), told
+    assert sbx.ok("forward", "ls", "-q").stderr == b""

@@ -45,6 +45,7 @@ def test_who_leaves_a_shell_comes_back_to_it(sbx: Sbx, app: str) -> None:
         words = terminal.see(b"sbx attach app ").decode() and terminal.seen.decode().split("sbx attach app ")[1]
         assert not terminal.is_raw
     job = words.split("`")[0]
+    assert sbx.ok("jobs", app, "--wide").out.splitlines()[-1].endswith("  shell")
     with sbx_on_terminal(sbx, "attach", job) as terminal:
         terminal.see(b"ready")
         terminal.type(b"echo $mark; exit 3\r")

@@ -28,6 +28,18 @@ def test_nothing_is_not_taken_for_the_default(flag: str) -> None:
         parser.parse(["create", flag, "0"])
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("create --idle N", "create --max-duration N", "exec x --timeout N -- true", "keep-awake x --deadline N"),
+        *("events --tail N", "network x --log --tail N", "logs x --tail N", "output x 0 --from N", "top --interval N"),
+    ],
+)
+def test_a_number_beyond_all_that_counts_is_refused(line: str) -> None:
+    with pytest.raises(UsageError, match=r"a hundred years|too many digits"):
+        parser.parse(line.replace("N", "9" * 400).split())
+
+
 @pytest.mark.parametrize("line", ["cp||a1:", "cp|a1:x|", "fs|cat|a1|", "fs|rm|a1|x|", "fs|write|a1|", "fs|mv|a1||x"])
 def test_an_empty_path_is_a_mistake(line: str) -> None:
     with pytest.raises(UsageError, match="cannot be empty"):
@@ -43,7 +55,13 @@ def test_the_usage_of_what_takes_a_command_shows_where_it_goes(verb: str, capsys
 
 
 @pytest.mark.parametrize(
-    ("line", "usage"), [("help", "usage: sbx "), ("help exec", "usage: sbx exec "), ("help fs ls", "usage: sbx fs ls ")]
+    ("line", "usage"),
+    [
+        ("help", "usage: sbx "),
+        ("help help", "usage: sbx "),
+        ("help exec", "usage: sbx exec "),
+        ("help fs ls", "usage: sbx fs ls "),
+    ],
 )
 def test_help_is_also_a_word(line: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -55,3 +73,13 @@ def test_help_is_also_a_word(line: str, usage: str, capsys: pytest.CaptureFixtur
 def test_help_for_no_verb_says_that_there_is_none() -> None:
     with pytest.raises(UsageError, match="no verb `execute`"):
         parser.parse(["help", "execute"])
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [("LS", "did you mean `ls`"), ("snapshot", "one of create, ls, "), ("sync -q", "one of start, ls, ")],
+)
+def test_who_is_near_a_verb_is_led_to_it(line: str, hint: str) -> None:
+    with pytest.raises(UsageError) as told:
+        parser.parse(line.split())
+    assert told.value.hint.startswith(hint)

@@ -16,7 +16,7 @@ from tests.support.sbx import Sbx
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize("isolation", ["gvisor", "bubblewrap"])
+@pytest.mark.parametrize("isolation", [pytest.param("gvisor", marks=pytest.mark.slow), "bubblewrap"])
 def test_copies_are_made_listed_used_and_removed_and_nothing_is_left_of_them(fresh: Sbx, isolation: str) -> None:
     home = load(fresh.environment(), cwd=fresh.home).home
     images = home.trees_dir / ".images"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.support.sbx import DEADLINE_S, Sbx
+from tests.support.wrong_clock import wrong_clock
 
 MIB = 2**20
 
@@ -21,6 +25,7 @@ def test_metrics_tell_each_resource_to_people_and_bytes_to_scripts(sbx: Sbx, app
     assert 0 < found["memory_bytes"] < found["memory_limit_bytes"] <= 512 * MIB
     assert found["cpu_percent"] is not None
     assert found["processes"] >= 1
+    assert found["last_hour"]["cpu_percent"][-1] is not None and len(found["last_hour"]["memory_bytes"]) == 60
 
 
 def test_watching_goes_on_until_it_is_interrupted(sbx: Sbx, app: str) -> None:
@@ -33,6 +38,19 @@ def test_watching_goes_on_until_it_is_interrupted(sbx: Sbx, app: str) -> None:
         # Ctrl-C is how it ends: no error.
         assert watch.stderr is not None and watch.stderr.read().decode().splitlines() == ["stopped"]
     assert samples[0]["at"] < samples[1]["at"] < samples[2]["at"]
+
+
+def test_a_sandbox_that_woke_with_another_time_is_told_of_and_a_clock_that_is_shared_is_left_alone(
+    sbx: Sbx, app: str, tmp_path: Path
+) -> None:
+    # What the sandbox has is this machine's own time; it is the one who looks whose clock is wrong.
+    late = replace(sbx, env={**sbx.env, **wrong_clock(tmp_path, -60).env})
+    sbx.ok("stop", app)
+    late.ok("start", app)
+    told = [json.loads(line) for line in sbx.ok("events", app, "--json").out.splitlines()]
+    (off,) = [one["data"] for one in told if one["kind"].startswith("trouble.clock")]
+    assert (50 <= off["seconds"] <= 70, off["way"]) == (True, "ahead of")
+    assert abs(int(sbx.ok("exec", app, "--", "date", "+%s").out) - time.time()) < 40
 
 
 @pytest.mark.long

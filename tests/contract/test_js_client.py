@@ -50,6 +50,7 @@ def test_the_javascript_client_runs_reaches_and_ends_a_sandbox(client: Path, env
     report = json.loads(_run([_node(client), "session.mjs"], env=env, cwd=client))
     assert report["id"].startswith("microvm-")
     assert report["listed"] is True
+    assert report["objects"] == [45, True, 180_001, True]
     assert report["healthz"] == 200
     assert report["withoutToken"] == 403
     assert report["otherPort"] == 403

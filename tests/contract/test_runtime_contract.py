@@ -19,7 +19,7 @@ from sbxtui.localcloud.runtimes.choose import choose_runtime, find_runtime
 from sbxtui.localcloud.spec import KeeperState, SandboxSpec, read_exit
 from tests.support.sandboxes import Place, RunningSandbox, processes_naming, require_runtime, running
 
-RUNTIMES = ("gvisor", "bubblewrap", "process")
+RUNTIMES = ("microvm", "gvisor", "bubblewrap", "process")
 
 
 @pytest.fixture(params=RUNTIMES)
@@ -32,9 +32,11 @@ def spec(request: pytest.FixtureRequest, place: Place) -> SandboxSpec:
 def _left_of(spec: SandboxSpec) -> dict[str, object]:
     """Everything an ended sandbox must not leave: empty when clean."""
     groups = cgroups.names_in(cgroups.folder_of(spec.keeper_socket.parent))
+    places = (str(spec.sandbox_dir), str(spec.control_dir))
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
     left: dict[str, object] = {
         "processes": processes_naming(str(spec.sandbox_dir)),
-        "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if spec.sandbox_id in line],
+        "mounts": [line for line in mounts if any(place in line for place in places)],
         "cgroups": groups & {spec.sandbox_id},
         "sockets": [p.name for p in spec.keeper_socket.parent.iterdir() if p.name.startswith(spec.sandbox_id)],
         "files": sorted({p.name for p in spec.sandbox_dir.iterdir()} - {"exit.json", "keeper.log"}),
@@ -88,13 +90,26 @@ open("/proc/meminfo", "w")
 """
 
 
-async def test_a_sandbox_on_the_hosts_kernel_sees_its_own_memory_and_what_is_left_of_it(place: Place) -> None:
-    require_runtime("bubblewrap", place.images_dir)
-    spec = place.spec()
+@pytest.mark.parametrize("runtime", ["gvisor", "bubblewrap"])
+async def test_a_sandbox_sees_its_own_memory_and_disk_and_what_is_left_of_them(runtime: str, place: Place) -> None:
+    require_runtime(runtime, place.images_dir)
+    spec = place.spec(runtime=runtime)
     async with running(spec) as sandbox:
         ran = await sandbox.run('python3 -c "$WATCHER"', env={"WATCHER": WATCHES_ITS_MEMORY})
+        system = await sandbox.run("ls -l / && . /etc/os-release && echo $ID && head -c 8M /dev/zero > file")
+        async with asyncio.timeout(30):
+            while (disk := json.loads((await sandbox.request("GET", "/v2/metrics"))[1])["disk"])[
+                "used_bytes"
+            ] < 8 << 20:
+                await asyncio.sleep(0.1)
     assert ran.out.split() == [str(spec.memory_mib << 10), str(spec.memory_mib)]
     assert "OSError" in ran.err or "PermissionError" in ran.err, ran.err
+    assert (system.code, system.err) == (0, "") and system.out.splitlines()[-1], system
+    assert disk["limit_bytes"] == spec.disk_mib << 20 == disk["used_bytes"] + disk["free_bytes"]
+
+
+async def _disk(sandbox: RunningSandbox) -> dict[str, int]:
+    return dict(json.loads((await sandbox.request("GET", "/v2/metrics"))[1])["disk"])
 
 
 async def test_the_environment_of_the_host_does_not_get_in(spec: SandboxSpec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +242,21 @@ async def test_a_killed_keeper_takes_its_sandbox_along_and_a_sweep_takes_the_res
         assert place.sweep() == [spec.sandbox_id]
         ended = await sandbox.keeper.wait_exit()
     assert ended.reason == "keeper-died"
+    assert _left_of(spec) == {}
+
+
+async def test_a_sweep_ends_what_outlived_a_keeper_and_its_guard(spec: SandboxSpec, place: Place) -> None:
+    async with running(spec) as sandbox:
+        await sandbox.run("setsid sleep 1000 > /dev/null 2>&1 &")
+        for pid in (await _boot_pid(sandbox.keeper), *processes_naming(str(spec.spec_file))):
+            os.kill(pid, signal.SIGSTOP)
+        for pid in processes_naming(str(spec.spec_file)):
+            os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while place.sweep() != [spec.sandbox_id]:
+                await asyncio.sleep(0.02)
+            while processes_naming(str(spec.sandbox_dir)) or processes_naming(str(spec.kernel_dir)):
+                await asyncio.sleep(0.02)
     assert _left_of(spec) == {}
 
 

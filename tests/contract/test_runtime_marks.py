@@ -94,6 +94,7 @@ MARKS = {
 }
 
 
+@pytest.mark.user
 @pytest.mark.long
 @pytest.mark.parametrize("tier", TIERS)
 async def test_what_is_left_where_the_host_looks_harms_nothing(tier: str, place: Place) -> None:

@@ -19,7 +19,6 @@ from botocore.parsers import ResponseParserError
 from sbxtui.control import error_rows
 from sbxtui.control.api import ControlApi
 from sbxtui.control.calls import Call, Timeouts
-from sbxtui.control.error_rows import SERVED_REGIONS
 from sbxtui.control.errors import translate
 from sbxtui.core.errors import (
     AccessDenied,
@@ -29,6 +28,7 @@ from sbxtui.core.errors import (
     UsageError,
 )
 from sbxtui.core.model import Context, ContextKind, ContextName
+from sbxtui.core.regions import SERVED_REGIONS
 from tests.control.planes import HASTY, KEYS, ONCE, context_at
 from tests.support.aws_server import AwsServer, Reply, aws_server, error
 

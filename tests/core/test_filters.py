@@ -33,6 +33,8 @@ FLEET = [
     sandbox("web", state=SandboxState.SUSPENDED, age_s=7200),
     sandbox("ci-1", image="py-tools-2048", age_s=600),
 ]
+# What `ci-1` cost, nobody knows.
+SPENT_USD = {"api": 0.02, "web": 0.35}
 
 
 @pytest.mark.parametrize(
@@ -51,14 +53,20 @@ FLEET = [
         ("label:team=blue", ["api", "web", "ci-1"]),
         ("'ci-1'", ["ci-1"]),
         ("tracked=yes", ["api", "web", "ci-1"]),
+        ("cost>.1", ["web"]),
+        ("cost<$0.1", ["api"]),
+        ("!cost>.1", ["api", "ci-1"]),
+        ("state:run cost>0", ["api"]),
     ],
 )
 def test_terms_join_and_negate(text: str, names: list[str]) -> None:
     wanted = parse_filter(text)
-    assert [one.name for one in FLEET if wanted.matches(one, NOW)] == names
+    assert [one.name for one in FLEET if wanted.matches(one, NOW, lambda one: SPENT_USD.get(one.name))] == names
 
 
-@pytest.mark.parametrize("text", ["nosuch:x", "age:1h", "age<soon", "state<run", "'open"])
+@pytest.mark.parametrize(
+    "text", ["nosuch:x", "age:1h", "age<soon", "state<run", "cost:1", "cost>dear", "cost<nan", "'open"]
+)
 def test_a_filter_that_cannot_be_is_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_filter(text)

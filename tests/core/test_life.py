@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from sbxtui.core.life import CAP_TOLD, LIVED, Lived, bill_of, cap_warning, life_of
+from sbxtui.core.life import CAP_TOLD, LIVED, Lived, bill_of, cap_warning, first_end_words, life_of, money_words
 from sbxtui.core.model import Context, ContextKind, ContextName, IdlePolicy, SandboxState
 from sbxtui.core.pricing import Usage, cost_of, longest_s, prices_of
 from tests.support.fake_services import job, now, sandbox
@@ -88,3 +88,23 @@ def test_a_budget_is_never_exceeded_even_flat_out() -> None:
     paid_s = longest_s(prices, 1.0)
     assert paid_s / 3600 * prices.worst_h + prices.resume <= 1.0 < (paid_s + 2) / 3600 * prices.worst_h + prices.resume
     assert longest_s(prices, 0.0) == 0
+
+
+def test_what_was_spent_is_added_up_and_of_what_costs_nothing_what_aws_would_charge() -> None:
+    ran = sandbox("api", created_at=BEGAN)
+    assert money_words(AWS, [ran, replace(ran, name="")], at(60)) == money_words(AWS, [ran], at(60)) == ["$0.13 so far"]
+    napped = replace(ran, facts={**ran.facts, LIVED: Lived(SandboxState.RUNNING, at(60), suspends=1).as_fact()})
+    assert money_words(AWS, [ran, napped], at(120))[0].startswith("about $0.3")
+    assert money_words(AWS, [], at(60)) == []
+    local = replace(AWS, kind=ContextKind.LOCAL)
+    assert money_words(local, [ran], at(60)) == ["on AWS ~$0.13/h, ~$0.13 so far", "on AWS ~$0.13 so far"]
+    assert money_words(local, [ran], at(0.1)) == ["on AWS ~$0.13/h, <$0.01 so far", "on AWS <$0.01 so far"]
+
+
+def test_what_ends_first_is_told_by_its_name() -> None:
+    short = sandbox("api", created_at=BEGAN, max_duration_s=3600)
+    asleep = replace(short, name="nap", state=SandboxState.SUSPENDED, idle=IdlePolicy(60, 600))
+    asleep = replace(asleep, facts={LIVED: Lived(SandboxState.SUSPENDED, at(5.5)).as_fact()})
+    assert first_end_words([sandbox("web", created_at=BEGAN), short], at(10)) == "api ends in 50m"
+    assert first_end_words([short, asleep], at(10)) == "nap ends in 5m"
+    assert first_end_words([replace(short, name=""), sandbox("web", created_at=BEGAN)], at(10)) == ""

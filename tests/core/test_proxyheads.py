@@ -21,7 +21,7 @@ def out(*fields: str) -> list[bytes]:
 
 def back(head: bytes, *fields: str, is_kept: bool = True) -> list[bytes]:
     asked = parse_request(request(*fields))
-    return answer_back(parse_response(head, b"GET"), asked, PASSPORT, is_kept=is_kept).split(b"\r\n")
+    return answer_back(parse_response(head, b"GET"), asked, PASSPORT, is_kept).split(b"\r\n")
 
 
 def test_the_endpoint_gets_its_name_the_token_and_who_asked() -> None:
@@ -51,8 +51,10 @@ def test_what_a_page_says_in_our_place_is_dropped(forged: str) -> None:
 def test_a_page_of_this_origin_is_one_of_the_endpoints_there_and_another_stays_another() -> None:
     own = out("Origin: http://localhost:8080", "Referer: http://localhost:8080/x")
     assert b"Origin: http://abc.example.on.aws" in own and b"Referer: http://abc.example.on.aws/x" in own
+    # Servers compare the two, and take it for another site's page where they differ.
+    assert b"X-Forwarded-Host: abc.example.on.aws" in own
     for other in ("Origin: http://localhost:8081", "Origin: http://localhost:80801", "Origin: null"):
-        assert other.encode() in out(other)
+        assert other.encode() in out(other) and b"X-Forwarded-Host: localhost:8080" in out(other)
 
 
 def test_a_websocket_carries_the_token_as_a_subprotocol_before_its_own() -> None:

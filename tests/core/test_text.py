@@ -62,6 +62,12 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         parse_duration_s(text)
 
 
+@pytest.mark.parametrize("text", ["9" * 400, "40000d", "99999999999d"])
+def test_what_goes_beyond_every_calendar_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="a hundred years"):
+        parse_duration_s(text)
+
+
 def test_ages_and_sizes_are_short() -> None:
     assert [short_age(timedelta(seconds=s)) for s in (-3, 5, 61, 7200, 200_000)] == ["0s", "5s", "1m", "2h", "2d"]
     assert [short_size(b) for b in (0, 1023, 1536, 20 << 20, 3 << 40)] == [

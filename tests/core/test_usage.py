@@ -16,9 +16,9 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 IDLE = IdlePolicy(max_idle_s=600, suspended_s=60)
 
 
-def job(state: JobState, *, ended_s_ago: float | None = None) -> Job:
+def job(state: JobState, *, ended_s_ago: float | None = None, begun_s_ago: float = 3600) -> Job:
     ended_at = None if ended_s_ago is None else NOW - timedelta(seconds=ended_s_ago)
-    created_at = NOW - timedelta(hours=1)
+    created_at = NOW - timedelta(seconds=begun_s_ago)
     return Job(
         ContextName("local"),
         SandboxId("microvm-1"),
@@ -40,14 +40,15 @@ def test_a_sandbox_that_nothing_suspends_may_always_be_looked_at() -> None:
     ("jobs", "expected"),
     [
         ([], False),
-        ([job(JobState.RUNNING)], True),
+        ([job(JobState.RUNNING)], False),
+        ([job(JobState.RUNNING, begun_s_ago=299)], True),
         ([job(JobState.EXITED, ended_s_ago=299)], True),
         ([job(JobState.EXITED, ended_s_ago=301)], False),
-        ([job(JobState.EXITED, ended_s_ago=301), job(JobState.RUNNING)], True),
+        ([job(JobState.EXITED, ended_s_ago=301), job(JobState.RUNNING, begun_s_ago=301)], False),
         ([job(JobState.EXITED)], False),
     ],
 )
-def test_one_that_falls_asleep_is_looked_at_while_it_works_and_for_half_its_window(
+def test_one_that_falls_asleep_is_looked_at_for_half_its_window_after_a_job_began_or_ended(
     jobs: list[Job], expected: bool
 ) -> None:
     assert may_look(IDLE, jobs, NOW) is expected

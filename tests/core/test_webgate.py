@@ -40,6 +40,8 @@ PASSING = (
     http("POST /", "Sec-Fetch-Site: same-origin\r\nOrigin: http://localhost:3000\r\n"),
     http("POST /", CROSS, "Origin: http://127.0.0.1:4000\r\n"),
     http("POST /", CROSS, "Origin: https://tool.example\r\n"),
+    http("POST /", "Origin: http://localhost:3000\r\n"),
+    http("POST /"),
     http("GET /", CROSS),
     http("GET /ws", UPGRADE, "Origin: http://localhost:3000\r\n"),
     http("GET /ws", UPGRADE),
@@ -71,6 +73,8 @@ REFUSED = (
     (http("POST /", CROSS), 403),
     (http("POST /", CROSS, "Origin: http://evil.example\r\n"), 403),
     (http("POST /", CROSS, "Origin: null\r\n"), 403),
+    (http("POST /", "Origin: http://evil.example\r\n"), 403),
+    (http("POST /", "Origin: null\r\n"), 403),
     (http("DELETE /", CROSS, "Origin: http://localhost.evil.example\r\n"), 403),
     (http("GET /", UPGRADE, "Origin: http://evil.example\r\n"), 403),
     (http("GET /", UPGRADE, "Origin: http://localhost\r\nOrigin: http://evil.example\r\n"), 403),
@@ -99,6 +103,14 @@ def test_these_pass(data: bytes) -> None:
 def test_these_do_not_pass(data: bytes, status: int) -> None:
     verdict = GATE.judge(data)
     assert isinstance(verdict, Refusal) and verdict.status == status and verdict.why
+
+
+@pytest.mark.parametrize("method", ["patch", "x-y.z", "A" * 40, "a" * 40_000, "GET /" + "a" * 20_000])
+def test_a_page_chooses_methods_and_paths_and_passes_by_none_of_them(method: str) -> None:
+    data = http(method if "/" in method else f"{method} /", host="evil.example")
+    for size in (len(data), 20_000 if "GET" in method else len(data)):
+        assert not isinstance(GATE.judge(data[:size]), Passed)
+    assert not isinstance(GATE.judge(b"get"), Refusal | None)
 
 
 EVERYWHERE = gate_for([], [], has_any_address=True)

@@ -99,7 +99,7 @@ def test_a_dashboard_killed_while_it_creates_still_gives_the_sandbox(sbx: Sbx, p
 def test_a_dashboard_killed_while_it_pauses_loses_nothing(sbx: Sbx, point: str) -> None:
     sbx.ok("create", "kept", "-m", "512")
     with doomed_dashboard(sbx, point) as screen:
-        screen.until(b"updated")
+        screen.until(b"live")
         screen.keys("p")
     assert states(sbx)["kept"] in ("RUNNING", "SUSPENDED")
     sbx.ok("start", "kept")

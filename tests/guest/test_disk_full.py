@@ -13,6 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from sbxtui.core.errors import QuotaExceeded
+from sbxtui.guest.client import GuestClient
 from tests.support.guest_process import running_guest
 
 MIB = 2**20
@@ -80,3 +82,9 @@ async def test_a_limit_on_the_size_of_files_is_a_full_disk(tmp_path: Path) -> No
         httpx.AsyncClient(base_url=guest.url, timeout=30) as http,
     ):
         await check_full(http, guest.workdir)
+
+
+async def test_a_large_content_a_sync_has_no_room_for_is_told_as_a_full_disk(small_disk: Path) -> None:
+    async with running_guest(small_disk) as guest, GuestClient(guest.url, None) as client:
+        with pytest.raises(QuotaExceeded):
+            await client.tree().upload_blob(bytes(32), blocks(8), offset=0, size_bytes=8 * MIB)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbxguest.mux import frames
-from sbxguest.mux.frames import FrameType, MuxFrame, decode, encode, json_frame
+from sbxguest.mux.frames import FrameReader, FrameType, MuxFrame, encode, json_frame
 from sbxguest.mux.mux import Mux
-from sbxguest.mux.stream import Stream
+from sbxguest.mux.stream import Incoming, Stream
 from sbxguest.wire import BadFrame
 
 GOLDEN = (
@@ -32,14 +34,29 @@ HELLO = encode(json_frame(FrameType.HELLO, {"made": "x", "opened": 0, "streams":
 def test_frames_of_a_tunnel_have_these_bytes_for_ever(frame: MuxFrame, golden: str) -> None:
     data = bytes.fromhex(golden)
     assert encode(frame) == data
-    assert list(decode(data)) == [frame]
+    assert list(FrameReader().feed(data)) == [frame]
 
 
-@given(
-    st.lists(st.builds(MuxFrame, st.integers(0, 255), st.integers(0, 2**32 - 1), st.integers(0, 2**63), st.binary()))
+FRAMES = st.lists(
+    st.builds(MuxFrame, st.integers(0, 255), st.integers(0, 2**32 - 1), st.integers(0, 2**62), st.binary())
 )
-def test_a_message_gives_back_the_frames_it_was_made_of(made: list[MuxFrame]) -> None:
-    assert list(decode(b"".join(map(encode, made)))) == made
+
+
+@given(FRAMES, st.lists(st.integers(0, 2**20), max_size=8))
+def test_frames_come_out_as_they_went_in_wherever_their_bytes_are_cut(made: list[MuxFrame], cuts: list[int]) -> None:
+    reader, data = FrameReader(), b"".join(map(encode, made))
+    ends = sorted({cut % (len(data) + 1) for cut in cuts} | {len(data)})
+    got = [frame for start, end in zip([0, *ends], ends, strict=False) for frame in reader.feed(data[start:end])]
+    assert list(said(got)) == list(said(made))
+
+
+def said(frames_of: list[MuxFrame]) -> Iterator[object]:
+    """What frames say, however those of DATA are cut."""
+    for frame in frames_of:
+        if frame.type != FrameType.DATA:
+            yield frame
+        for at, byte in enumerate(frame.payload if frame.type == FrameType.DATA else b""):
+            yield frame.stream, frame.offset + at, byte
 
 
 @given(st.binary(max_size=200))
@@ -83,6 +100,7 @@ class Taker:
         self.stream: Stream | None = None
         self.got = bytearray()
         self.has_end = False
+        self.has_room = True
         self.fate = ""
 
     def take(self, pieces: int) -> None:
@@ -99,9 +117,8 @@ class Taker:
 
     def on_data(self) -> None: ...
 
-    def on_credit(self) -> None: ...
-
-    def on_opened(self) -> None: ...
+    def on_credit(self) -> None:
+        self.has_room = self.stream is not None and not self.stream.out.is_full
 
     def on_reset(self, code: str, message: str) -> None:
         self.fate = message or code
@@ -135,14 +152,16 @@ class Ends:
             mux.link()
 
     def move(self) -> bool:
-        """One message each way; whether there was any."""
+        """Two messages each way, which arrive together; whether there was any."""
         for mux, way in ((self.host, self.up), (self.guest, self.down)):
-            if message := mux.next_message():
-                way.append(message)
+            way += [b"".join(message) for _ in range(2) if (message := mux.next_message())]
         has_moved = bool(self.up or self.down)
         for mux, way in ((self.guest, self.up), (self.host, self.down)):
-            if way:
-                mux.receive(way.pop(0))
+            # What was received is gone at once, as it is when a connection reads on.
+            received = bytearray(b"".join(way))
+            way.clear()
+            mux.receive(memoryview(received))
+            received[:] = bytes(len(received))
         return has_moved
 
 
@@ -235,9 +254,34 @@ def test_small_answers_pass_a_large_one_by() -> None:
     for taker in (bulk, small):
         assert taker.stream is not None
         ends.host.write(taker.stream, b"x" * (900_000 if taker is bulk else 10))
-    message = ends.host.next_message()
-    kinds = [(frame.stream, len(frame.payload)) for frame in decode(message) if frame.type == FrameType.DATA]
-    assert kinds == [(1, frames.DATA_BYTES), (2, 10), (1, frames.DATA_BYTES)]
+    sent = b"".join([part for _ in range(2) for part in ends.host.next_message()])
+    kinds = [(one.stream, len(one.payload)) for one in FrameReader().feed(sent) if one.type == FrameType.DATA]
+    assert kinds == [(1, frames.SHARED_BYTES), (2, 10), (1, frames.DATA_BYTES), (1, frames.DATA_BYTES)]
+
+
+def test_an_end_that_does_not_say_what_it_takes_gets_frames_of_64_kib() -> None:
+    mux = Mux()
+    stream = mux.open(80, Taker())
+    mux.link()
+    mux.write(stream, bytes(100_000))
+    mux.receive(HELLO)
+    mux.receive(encode(json_frame(FrameType.OPENED, {"window": 2**20}, stream=1)))
+    sent = FrameReader().feed(b"".join([part for _ in range(3) for part in mux.next_message()]))
+    assert [len(one.payload) for one in sent if one.type == FrameType.DATA] == [65_536, 100_000 - 65_536]
+
+
+@pytest.mark.parametrize(("is_far", "told_at"), [(True, 4), (False, 8)])
+def test_credit_is_told_by_the_half_window_where_much_comes_in_little_time_and_by_the_quarter_elsewhere(
+    is_far: bool, told_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sbxguest.mux.stream._FAST_S", -1 if is_far else 1e9)
+    incoming = Incoming(16)
+    incoming.told()
+    for taken in range(1, told_at + 1):
+        assert not incoming.is_credit_due
+        incoming.accept(taken - 1, b"x")
+        incoming.pull()
+    assert incoming.is_credit_due and incoming.taken == told_at
 
 
 def test_a_reader_that_stalls_stops_its_own_stream_only() -> None:
@@ -256,11 +300,25 @@ def test_a_reader_that_stalls_stops_its_own_stream_only() -> None:
     assert held.received == held.window and not ends.there[1].got
 
 
+def test_a_socket_that_filled_the_first_window_goes_on_when_the_other_end_has_opened_a_larger_one() -> None:
+    ends = Ends()
+    taker = ends.open()
+    assert taker.stream is not None
+    ends.host.write(taker.stream, bytes(frames.FIRST_WINDOW_BYTES))
+    taker.has_room = not taker.stream.out.is_full
+    assert not taker.has_room
+    while ends.move():
+        if 1 in ends.there:
+            ends.there[1].take(99)
+    # What was sent before that is worth no word of credit.
+    assert taker.has_room
+
+
 def test_whoever_carries_is_told_when_there_is_something_to_say() -> None:
     told: list[str] = []
     mux = Mux()
     mux.on_ready = lambda: told.append("ready")
-    assert mux.next_message() == b"" and not told
+    assert mux.next_message() == [] and not told
     mux.link()
     assert told == ["ready"]
-    assert next(decode(mux.next_message())).type == FrameType.HELLO
+    assert next(FrameReader().feed(b"".join(mux.next_message()))).type == FrameType.HELLO

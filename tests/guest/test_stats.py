@@ -17,8 +17,8 @@ from sbxguest.stats import ClockWatch, Sampler
 from tests.support.guest_process import GuestProcess, running_guest
 
 FIELDS = {
-    "at", "boot_id", "uptime_s", "source", "cpu", "memory", "swap", "disk", "net", "pids", "load", "oom_count",
-    "open_files", "clock",
+    "at", "boot_id", "server_id", "uptime_s", "source", "cpu", "memory", "swap", "disk", "net", "pids", "load",
+    "oom_count", "open_files", "clock",
 }  # fmt: skip
 
 
@@ -153,11 +153,15 @@ def test_busy_time_shows_up_in_the_next_sample(tmp_path: Path) -> None:
     settings = GuestSettings(boot_id="b", workdir=str(tmp_path), isolation="process")
     sampler = Sampler(GuestState(settings, keep=lambda _: None))
     sampler.sample()
-    end_s = time.process_time() + 0.3
-    while time.process_time() < end_s:
-        pass
-    cpu = sampler.sample()["cpu"]
-    assert isinstance(cpu, dict) and cpu["percent"] > 0
+    for _ in range(20):
+        end_s = time.process_time() + 0.3
+        while time.process_time() < end_s:
+            pass
+        cpu = sampler.sample()["cpu"]
+        # Processes that ended meanwhile took theirs with them.
+        if isinstance(cpu, dict) and cpu["percent"] > 0:
+            return
+    raise AssertionError("none of it showed up")
 
 
 def test_a_clock_that_moves_by_itself_is_noticed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,12 @@ from contextlib import aclosing
 import pytest
 
 from sbxguest import wire
-from sbxtui.core.errors import AccessDenied, GuestUnreachable, SandboxEnded, TimedOut, UsageError
+from sbxtui.core.errors import AccessDenied, ConnectionLost, GuestUnreachable, SandboxEnded, TimedOut, UsageError
 from sbxtui.core.jobs import JobOutput, JobState
-from sbxtui.guest import streams
+from sbxtui.guest import jobs, streams
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.http1 import Patience
+from sbxtui.guest.jobs import JobRequest
 from tests.support.guest_process import GuestProcess
 from tests.support.relay import Relay, running_relay
 
@@ -125,6 +126,27 @@ async def test_a_guest_that_never_comes_back_names_the_job_that_goes_on(
     assert caught.value.details["job"] == "j"
     async with GuestClient(guest.url, None) as direct:
         assert (await direct.jobs.get("j")).state is JobState.RUNNING
+
+
+async def test_a_command_of_which_nobody_says_whether_it_began_is_not_said_not_to_have(
+    guest: GuestProcess, relay: Relay, client: GuestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (streams, jobs):
+        monkeypatch.setattr(module, "RECONNECT_S", 1.0)
+    await client.hello()
+    relay.cut_after_bytes = 1
+    unknown = "before the guest said whether it started job `{}`"
+    with pytest.raises(ConnectionLost, match=unknown.format("j")) as caught:
+        await client.exec(["sleep", "1000"], job_id="j")
+    assert caught.value.details["job"] == "j"
+    with pytest.raises(ConnectionLost, match=unknown.format("k")):
+        await client.jobs.start(JobRequest(["sleep", "1000"], job_id="k"))
+    async with GuestClient(guest.url, None) as direct:
+        assert {job.id for job in await direct.jobs.list() if job.state is JobState.RUNNING} == {"j", "k"}
+    relay.answers = [502] * 1000
+    with pytest.raises(GuestUnreachable, match="the command was not started") as refused:
+        await client.exec(["true"])
+    assert not isinstance(refused.value, ConnectionLost)
 
 
 async def test_a_sandbox_that_ended_meanwhile_is_told_as_soon_as_its_guest_does_not_answer(relay: Relay) -> None:

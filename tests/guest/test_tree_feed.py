@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,29 +15,22 @@ from sbxguest import feedlog
 from sbxguest.fanotify import Fanotify
 from sbxguest.feed import Feed, KernelFeed, ScanFeed, Source
 from sbxguest.feedlog import DirtyLog
-from sbxguest.inotify import Inotify
 from sbxguest.opentree import LeftOut, OpenTree, OwnWrites
 from sbxguest.state import GuestSettings
-from sbxguest.tree import Entry, Kind, TreeError
+from sbxguest.tree import TreeError
+from sbxguest.tree.inotify import Inotify
 from sbxguest.tree.root import Root
 from sbxguest.tree.scan import ScanOptions, scan
 from tests.support.tree_side import put
 
 
-def folders(root: Root) -> Callable[[bytes], Iterator[bytes]]:
-    def below(path: bytes) -> Iterator[bytes]:
-        if not path:
-            yield path
-        for one in scan(root, (path,), ScanOptions(has_digests=False)):
-            if isinstance(one, Entry) and one.state.kind is Kind.DIR:
-                yield one.path
-
-    return below
+def no_texts(*_folder: object) -> tuple[bytes, ...]:
+    return ()
 
 
 def source_of(kind: str, root: Root) -> Source:
     if kind == "inotify":
-        return Inotify(root, folders(root))
+        return Inotify(root, no_texts)
     try:
         return Fanotify(root)
     except OSError as exc:
@@ -194,13 +187,14 @@ async def test_whatever_ends_a_feed_lets_everybody_go_and_says_that_all_may_have
 ) -> None:
     tree.mkdir()
 
-    def below(path: bytes) -> Iterator[bytes]:
-        if path:
-            raise failure
-        yield path
+    class Ending(Inotify):
+        def read(self) -> Iterator[bytes | None]:
+            for path in super().read():
+                yield path
+                raise failure
 
     with contextlib.closing(Root(str(tree))) as root:
-        feed = KernelFeed(Inotify(root, below), lambda path: True, lambda path: True)
+        feed = KernelFeed(Ending(root, no_texts), lambda path: True, lambda path: True)
         cursor = await feed.cursor()
 
         async def until_all_may_have_changed() -> None:
@@ -218,17 +212,66 @@ async def test_whatever_ends_a_feed_lets_everybody_go_and_says_that_all_may_have
         feed.close()
 
 
-async def test_links_swapped_for_folders_put_no_watch_outside(tree: Path, tmp_path: Path) -> None:
+def test_links_swapped_for_folders_put_no_watch_outside(tree: Path, tmp_path: Path) -> None:
     (tree / "in").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
     (tree / "link").symlink_to("../outside")
-    root = Root(str(tree))
-    source = Inotify(root, lambda path: [b"", b"in", b"link"])
-    with contextlib.closing(source):
+
+    def swap(folder: bytes, *_rest: object) -> tuple[bytes, ...]:
+        if not folder:
+            (tree / "swapped").symlink_to("../outside")
+        return ()
+
+    with contextlib.closing(Root(str(tree))) as root, contextlib.closing(Inotify(root, swap)) as source:
         (tmp_path / "outside/f").touch()
         (tree / "in/f").touch()
-        assert set(source.read()) == {b"in/f"}
-    root.close()
+        assert set(source.read()) == {b"swapped", b"in/f"}
+
+
+def test_what_rules_leave_out_is_not_watched_until_they_change_and_the_root_tells_when_it_goes(tree: Path) -> None:
+    for name in ("build/in", "src/build"):
+        (tree / name).mkdir(parents=True)
+    texts = [b"build/\n*.log\n"]
+    with contextlib.closing(Root(str(tree))) as root:
+        source = Inotify(root, lambda folder, _fd, _names: () if folder else texts)
+        with contextlib.closing(source):
+            for name in ("build/f", "build/in/f", "src/build/f", "src/a.log", "src/f"):
+                (tree / name).touch()
+            assert set(source.read()) == {b"src/f"}
+            texts[:] = [b"src/\n"]
+            source.refresh()
+            for name in ("build/in/f", "src/f", "a.log"):
+                (tree / name).write_text("x")
+            assert set(source.read()) == {b"build/in/f", b"a.log"}
+            assert not source.has_root_gone
+            tree.rename(tree.with_name("moved"))
+            assert b"" in set(source.read()) and source.has_root_gone
+
+
+def test_a_file_that_its_writer_has_closed_is_told_from_one_that_is_being_written(tree: Path) -> None:
+    tree.mkdir()
+    with contextlib.closing(Root(str(tree))) as root, contextlib.closing(Inotify(root, no_texts)) as source:
+        (tree / "saved").write_bytes(b"x")
+        with (tree / "open").open("wb", buffering=0) as file:
+            file.write(b"x")
+            assert set(source.read()) == {b"saved", b"open"} and source.ended == {b"saved"}
+        assert set(source.read()) == {b"open"} and source.ended == {b"open"}
+        with (tree / "saved").open("ab", buffering=0) as file:
+            file.write(b"x")
+        (tree / "saved").chmod(0o600)
+        assert set(source.read()) == {b"saved"} and source.ended == set()
+
+
+def test_more_notes_than_the_kernel_keeps_are_said_to_be_lost(tree: Path) -> None:
+    tree.mkdir()
+    kept = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if kept > 50_000:
+        pytest.skip(f"this kernel keeps {kept} notes")
+    with contextlib.closing(Root(str(tree))) as root, contextlib.closing(Inotify(root, no_texts)) as source:
+        for number in range(kept + 1):
+            # Two by turns: the kernel keeps only one of several equal notes behind each other.
+            (tree / f"f{number % 2}").touch()
+        assert None in set(source.read())
 
 
 async def test_looking_again_notices_that_something_changed(tree: Path) -> None:

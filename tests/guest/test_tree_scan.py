@@ -140,7 +140,7 @@ def test_ignored_paths_are_named_and_not_entered(tree: Path, root: Root) -> None
     (tree / ".git").mkdir()
     rules = Rules().inside(b"", [b"node_modules/\n"])
     texts = {b"src": [b"build\n"]}
-    options = ScanOptions(has_digests=False, rules=rules, texts=lambda path, _fd: texts.get(path, ()))
+    options = ScanOptions(has_digests=False, rules=rules, texts=lambda path, *_: texts.get(path, ()))
     expected = {
         b".git": "ignored",
         b"node_modules": "ignored",
@@ -159,11 +159,34 @@ def test_a_known_content_is_taken_from_before_only_if_the_stamp_proves_it(tree: 
     (tree / "f").write_bytes(b"content")
     [entry] = scan(root)
     assert isinstance(entry, Entry) and entry.state.stamp is not None and entry.state.stamp.is_racy
-    told = replace(entry.state, content=b"told")
-    old = replace(told, stamp=replace(entry.state.stamp, is_racy=False))
-    other = replace(old, stamp=replace(entry.state.stamp, is_racy=False, ctime_ns=1))
+    told = State(Kind.FILE, b"told", stamp=entry.state.stamp)
+    old = told.with_stamp(replace(entry.state.stamp, is_racy=False))
+    other = old.with_stamp(replace(entry.state.stamp, is_racy=False, ctime_ns=1))
     for known, content in ((told, DIGEST), (old, b"told"), (other, DIGEST)):
         assert listed(root, options=ScanOptions(known={b"f": known})) == {b"f": (Kind.FILE, content, False)}
+
+
+def test_what_is_as_it_was_is_only_met_where_that_is_enough(tree: Path, root: Root) -> None:
+    for name in ("d/same", "d/other", "gone"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_bytes(b"content")
+    settled: dict[bytes, State] = {}
+    for entry in scan(root):
+        assert isinstance(entry, Entry) and entry.state.stamp is not None
+        settled[entry.path] = entry.state.with_stamp(replace(entry.state.stamp, is_racy=False))
+    (tree / "gone").unlink()
+    (tree / "d" / "other").write_bytes(b"longer content")
+    unmet = dict(settled)
+    records = list(scan(root, options=ScanOptions(known=settled, unmet=unmet)))
+    assert [one.path for one in records] == [b"d", b"d/other"]
+    assert unmet == {b"gone": settled[b"gone"]}
+
+
+def test_times_no_record_holds_are_told_as_the_last_there_is(tree: Path, root: Root) -> None:
+    (tree / "f").write_bytes(b"content")
+    os.utime(tree / "f", (0, 14 * 10**9))
+    [entry] = scan(root)
+    assert isinstance(entry, Entry) and entry.state.content == DIGEST
 
 
 def test_our_own_temporary_files_are_not_seen(tree: Path, root: Root) -> None:
@@ -290,8 +313,7 @@ def test_a_state_is_the_same_whatever_its_stamp(root: Root, tree: Path) -> None:
     (tree / "f").write_bytes(b"content")
     [entry] = scan(root)
     assert isinstance(entry, Entry)
-    assert entry.state.is_same(State(Kind.FILE, DIGEST)) and not entry.state.is_same(State(Kind.FILE, DIGEST, True))
-    assert not entry.state.is_same(None)
+    assert entry.state == State(Kind.FILE, DIGEST) != State(Kind.FILE, DIGEST, True)
 
 
 def test_a_folder_made_anew_is_another_one_even_with_the_same_inode(tree: Path) -> None:

@@ -12,11 +12,12 @@ import pytest
 
 from sbxguest.opentree import OpenTree
 from sbxguest.state import GuestSettings
-from sbxguest.tree import Outcome, Source, TreeError
+from sbxguest.tree import Outcome, Source, State, TreeError
 from sbxguest.tree.batch import Batch
 from sbxguest.tree.entry import Entry
 from sbxguest.tree.root import Root
 from sbxguest.tree.stage import Stage
+from sbxguest.tree.trash import Trash
 from sbxguest.treeroutes import _results
 from tests.support.tree_side import TreeSide, delete, file, outcomes, put, put_known, sha, stream_of, tree_side
 
@@ -179,3 +180,33 @@ def test_a_list_of_the_trash_survives_a_half_written_line(side: TreeSide) -> Non
     [one] = side.trash.items("two")
     assert (one.seq, one.entry) == (0, Entry(b"f", one.entry.state)) and one.entry.state.content == sha(b"x")
     assert side.trash.items("never") == []
+
+
+def test_a_write_in_the_very_moment_after_a_batch_is_seen_however_coarse_the_clock_is(side: TreeSide) -> None:
+    state = side.apply(*put(b"f", b"0" * 100)).state
+    for number in range(1, 30):
+        state = side.apply(*put(b"f", b"%d" % (number % 10) * 100, state)).state
+        fd = os.open(side.folder / "f", os.O_WRONLY)
+        os.write(fd, b"x")
+        os.close(fd)
+        refused = side.apply(*put(b"f", b"mine", state))
+        assert refused.outcome is Outcome.MISMATCH
+        state = refused.state
+
+
+def test_a_trash_that_another_process_empties_between_two_operations_takes_the_next_one(side: TreeSide) -> None:
+    names = [b"f%d" % number for number in range(6)]
+    side.send("one", [put(name, b"x") for name in names])
+    batch = Batch(side.applier, side.blobs, "two")
+    batch.write([stream_of([put(name, name, file(b"x")) for name in names])])
+    with contextlib.closing(Stage(side.root, (side.stage.path,))) as stage:
+        other = Trash(stage)
+
+        def empty(path: bytes, _state: State | None) -> None:
+            if path == b"f2":
+                other.make_room()
+
+        results = list(batch.results(empty))
+    batch.abort()
+    assert outcomes(results) == [DONE] * 6
+    assert {one.entry.path for one in side.trash.items("two")} == set(names[3:])

@@ -16,6 +16,7 @@ from sbxtui.localcloud.limits import MIB, Limits
 from sbxtui.localcloud.runtimes.base import OwnKernel
 from sbxtui.localcloud.runtimes.runsc import Runsc
 from sbxtui.localcloud.sentry_watch import SentryWatch
+from sbxtui.localcloud.shown import ShownUse
 
 # The kernel that is watched is the test process, which has grown large by the tests before.
 LIMITS = Limits(memory_bytes=4096 * MIB, pids=64, vcpus=1, disk_bytes=8 * MIB, tmp_bytes=MIB, shm_bytes=MIB)
@@ -39,10 +40,12 @@ def watched() -> Iterator[Watched]:
     killed: list[bool] = []
     null = os.open(os.devnull, os.O_WRONLY)
     runsc = Runsc("/bin/true", "systrap", folder, null, None, None, folder)
-    kernel = OwnKernel(os.getpid(), runsc, folder / "overlay")
+    kernel = OwnKernel(os.getpid(), runsc, (folder / "overlay",))
     with socket.socket(socket.AF_UNIX) as bridge:
         bridge.bind(str(control / "in.sock"))
-        yield Watched(control, SentryWatch(kernel, LIMITS, control, lambda: killed.append(True)), killed)
+        shown = ShownUse(folder / "shown", LIMITS.memory_bytes)
+        shown.make()
+        yield Watched(control, SentryWatch(kernel, LIMITS, control, lambda: killed.append(True), shown), killed)
     os.close(null)
     shutil.rmtree(folder)
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
 
 import pytest
+from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sbxtui.localcloud.faults import Fault
+from sbxtui.localcloud.signatures import SigningKey
 from sbxtui.localcloud.sigv4 import HttpRequest, Verifier
 from tests.localcloud.signed import raw_send, send
 from tests.support.local_cloud import LocalCloud
 
 LIST = "/2025-09-09/microvms"
+TIMESTAMP = "20260102T030405Z"
 
 
 def test_a_request_signed_by_botocore_passes(cloud: LocalCloud) -> None:
@@ -51,8 +57,9 @@ def test_a_preflight_gets_no_permission(cloud: LocalCloud) -> None:
         ({"key": "AKIAXXXXXXXXXXXXXXXX"}, "UnrecognizedClientException"),
         ({"secret": "wrong"}, "InvalidSignatureException"),
         ({"token": "a-session"}, "UnrecognizedClientException"),
-        ({"service": "s3"}, "InvalidSignatureException"),
-        ({"region": "us-east-1"}, "InvalidSignatureException"),
+        ({"service": "sns"}, "InvalidSignatureException"),
+        ({"region": "eu-west-3"}, "AccessDeniedException"),
+        ({"region": "local-2"}, "InvalidSignatureException"),
     ],
 )
 @pytest.mark.parametrize("is_presigned", [False, True])
@@ -200,3 +207,47 @@ def test_no_query_breaks_the_check(text: str) -> None:
     request = HttpRequest("GET", "/", f"X-Amz-Algorithm=AWS4-HMAC-SHA256&{text}", [("host", "127.0.0.1")], b"")
     with pytest.raises(Fault):
         VERIFIER.check(request, "lambda", now=NOW)
+
+
+WORDS = st.text(st.sampled_from("aZ0-._~/%+= :é,\t"), max_size=12)
+SIGNED_NAMES = st.sampled_from(["host", "x-amz-date", "x-amz-content-sha256", "x-amz-meta-a", "content-type"])
+
+
+@given(
+    st.sampled_from(["lambda", "logs", "sts", "s3"]),
+    st.text(st.sampled_from("aZ0-._~/%:+"), max_size=20).map("/{}".format),
+    st.lists(st.tuples(WORDS, WORDS), max_size=4),
+    st.lists(st.tuples(SIGNED_NAMES, WORDS), min_size=1, max_size=6),
+    st.binary(max_size=20),
+)
+def test_signatures_are_botocores(
+    service: str, path: str, pairs: list[tuple[str, str]], headers: list[tuple[str, str]], body: bytes
+) -> None:
+    query = "&".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in pairs)
+    asked = AWSRequest("POST", url=f"http://localhost{path}" + (f"?{query}" if query else ""), data=body)
+    by_name: dict[str, list[str]] = {}
+    for name, value in headers:
+        asked.headers.add_header(name, value)
+        by_name.setdefault(name, []).append(value)
+    asked.context["timestamp"] = TIMESTAMP
+    signer = (_OfS3 if service == "s3" else _OfAll)(Credentials("key", "secret"), service, "eu-west-1")
+    wanted = signer.signature(signer.string_to_sign(asked, signer.canonical_request(asked)), asked)
+    key = SigningKey("secret", TIMESTAMP, "eu-west-1", service)
+    assert key.sign_request("POST", path, query, by_name, body) == wanted
+
+
+class _OfAll(SigV4Auth):  # type: ignore[misc]  # botocore has no types
+    """Signs exactly the headers it is given."""
+
+    def headers_to_sign(self, request: AWSRequest) -> Any:
+        return request.headers
+
+
+class _OfS3(_OfAll):
+    """As botocore does for S3 where it is not told to sign a payload."""
+
+    def _normalize_url_path(self, path: str) -> str:
+        return path
+
+    def payload(self, request: AWSRequest) -> str:
+        return "UNSIGNED-PAYLOAD"

@@ -48,6 +48,21 @@ def test_what_lies_deeper_than_any_path_reaches_is_counted_and_removed(tmp_path:
     assert not tree.exists()
 
 
+def test_a_small_folder_goes_with_its_links_and_nothing_behind_them(tmp_path: Path) -> None:
+    small, mixed, kept = tmp_path / "small", tmp_path / "mixed", tmp_path / "kept"
+    for folder in (small, mixed, mixed / "below", kept):
+        folder.mkdir()
+    _fill(kept / "file")
+    _fill(small / "file")
+    _fill(mixed / "below" / "file")
+    for link in (small / "link", mixed / "link", tmp_path / "named"):
+        link.symlink_to(kept)
+    os.mkfifo(small / "pipe")
+    remove_trees([small, mixed, tmp_path / "named", tmp_path / "missing"])
+    assert {path.name for path in tmp_path.iterdir()} == {"kept"}
+    assert (kept / "file").stat().st_size == SIZE
+
+
 def test_a_file_with_two_names_counts_once_and_a_link_is_not_followed(tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()

@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+from sbxtui.mcp_server.stdio import LINE_BYTES
 from tests.support.mcp_process import MODERN, mcp_lines
 from tests.support.sbx import Sbx
 
@@ -16,6 +18,7 @@ _INVALID_REQUEST, _INVALID_PARAMS = -32600, -32602
 
 # Each must be answered with an error under its own number.
 _BROKEN_REQUESTS = {
+    499: b'{"jsonrpc":"2.0","id":499,"method":"ping","params":' + b'{"a":' * 9_000 + b"1" + b"}" * 9_000 + b"}",
     500: b'{"jsonrpc":"2.0","id":500,"method":"tools/call","params":[1]}',
     501: b'{"jsonrpc":"2.0","id":501,"method":5}',
     502: b'{"id":502,"method":"ping"}',
@@ -31,6 +34,9 @@ _NOISE = (
     b'"\xff\xfe"\n',
     b'{"result":1,"id":6}\n',
     b"[true, null]\n",
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[1]}}\n',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}\n',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled"}\n',
 )
 # What tools must refuse by name of the argument, not fall over.
 _BAD_ARGUMENTS: tuple[tuple[str, dict[str, object], str], ...] = (
@@ -56,7 +62,12 @@ def test_every_request_is_answered_however_it_is_broken(bare: Sbx) -> None:
         for line in _BROKEN_REQUESTS.values():
             server.raw(line + b"\n")
         codes = [server.answer(number)["error"]["code"] for number in _BROKEN_REQUESTS]
-        assert codes == [_INVALID_REQUEST] * 4 + [_INVALID_PARAMS] * 2
+        assert codes == [_INVALID_REQUEST] * 5 + [_INVALID_PARAMS] * 2
+        # One that nobody keeps whole is answered, too, and what comes next is understood.
+        server.raw(
+            b'{"jsonrpc":"2.0","id":506,"method":"ping","params":{"a":"' + b"a" * (LINE_BYTES + (1 << 20)) + b'"}}\n'
+        )
+        assert server.answer(506)["error"]["code"] == _INVALID_REQUEST
         for tool, arguments, code in _BAD_ARGUMENTS:
             told = server.call(tool, **arguments)
             error = json.loads(told["content"][0]["text"])["error"]
@@ -77,6 +88,16 @@ def test_both_eras_are_spoken_on_one_pipe_and_an_unknown_revision_is_told_which_
         with mcp_lines(bare) as server:
             assert server.ask("tools/list")["error"]["code"] == _INVALID_PARAMS
             assert server.initialize(asked)["protocolVersion"] == spoken
+
+
+def test_a_server_that_finds_nothing_in_order_greets_all_the_same_and_tells_what_is_wrong(bare: Sbx) -> None:
+    (bare.home / "state").write_text("where a folder should be")
+    with mcp_lines(replace(bare, env={"LC_ALL": "xx_YY.nothing", "PATH": ""})) as server:
+        assert server.initialize()["serverInfo"]["name"] == "sbx"
+        assert server.ask("tools/list")["result"]["tools"]
+        told = server.call("runtime_check")
+        assert told["isError"] and str(bare.home / "state") in told["content"][0]["text"]
+        assert server.ask("ping")["result"] == {}
 
 
 def test_a_client_that_reads_late_gets_every_answer_and_one_that_stopped_reading_is_left(bare: Sbx) -> None:

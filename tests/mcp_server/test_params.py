@@ -11,9 +11,9 @@ import pytest
 from sbxtui.core.errors import UsageError
 from sbxtui.mcp_server.catalog import TOOLS, offered
 from sbxtui.mcp_server.codes import CODES, code_of
+from sbxtui.mcp_server.offer import listed
 from sbxtui.mcp_server.options import Options
-from sbxtui.mcp_server.params import Kind, Param, check, input_schema
-from sbxtui.mcp_server.server import _listed
+from sbxtui.mcp_server.params import Kind, Param, check, full_schema, input_schema, rare
 from sbxtui.mcp_server.tool import Effect, Toolset
 
 # The names that agents know from the server this one takes the place of, and that its pages list.
@@ -90,16 +90,21 @@ def test_every_known_spelling_of_an_argument_is_understood(name: str) -> None:
 
 
 def test_what_is_listed_is_small_and_every_client_can_read_it() -> None:
-    listed = [_listed(tool).model_dump(by_alias=True, exclude_none=True) for tool in TOOLS]
-    sizes = {one["name"]: len(json.dumps(one, separators=(",", ":"))) for one in listed}
-    core = {tool.name for tool in TOOLS if tool.toolset is Toolset.CORE}
-    assert len(sizes) == len(TOOLS) <= 48 and len(core) <= 20
-    assert sum(sizes.values()) <= 34_500 and sum(sizes[name] for name in core) <= 18_000
-    for one in listed:
+    told = [listed(tool).model_dump(by_alias=True, exclude_none=True) for tool in TOOLS]
+    core = [one for one, tool in zip(told, TOOLS, strict=True) if tool.toolset is Toolset.CORE]
+    (create,) = [one for one in told if one["name"] == "sandbox_create"]
+    assert len({one["name"] for one in told}) == len(TOOLS) <= 48 and len(core) <= 20
+    assert (_size(told) <= 32_000, _size(core) <= 11_000, _size(create) <= 1_600) == (True, True, True)
+    for one in told:
         assert re.fullmatch(r"[a-z][a-z0-9_]{2,39}", one["name"])
         assert one["description"] and "readOnlyHint" in one["annotations"]
         for schema in one["inputSchema"]["properties"].values():
             _check_portable(schema)
+
+
+def _size(told: object) -> int:
+    """Bytes as they are sent."""
+    return len(json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 def _check_portable(schema: dict[str, Any]) -> None:
@@ -108,8 +113,11 @@ def _check_portable(schema: dict[str, Any]) -> None:
 
 
 def test_fewer_tools_are_offered_where_fewer_are_asked_for() -> None:
-    readers = offered(Options(is_read_only=True))
-    assert {tool.effect for tool in readers} == {Effect.READS}
+    readers = {tool.name: tool for tool in offered(Options(is_read_only=True))}
+    assert {tool.effect for tool in readers.values()} == {Effect.READS}
+    # Of what both looks and changes, the looking half stays.
+    assert [param.name for param in readers["sandbox_cost"].params] == ["name"]
+    assert readers["sandbox_snapshot"].params[0].choices == ("list",) and "sandbox_fork" not in readers
     chosen = [tool.name for tool in offered(Options(toolsets=("images",), tools=("sandbox_exec",)))]
     assert chosen == ["sandbox_exec", "image_list", "image_inspect", "image_remove", "image_prune"]
     for options in (Options(toolsets=("corn",)), Options(tools=("sandbox_exe",))):
@@ -124,6 +132,7 @@ PARAMS = (
     Param("words", Kind.WORDS, "x"),
     Param("env", Kind.VARIABLES, "x"),
     Param("mode", help="x", choices=("a", "b")),
+    *rare(Param("idle_s", Kind.WHOLE, "x"), Param("labels", Kind.VARIABLES, "x")),
 )
 
 
@@ -133,6 +142,12 @@ def test_numbers_and_flags_that_were_sent_as_text_are_understood() -> None:
     )
     assert (args.text("name"), args.whole("memory"), args.flag("is_all")) == ("n", 512, True)
     assert (args.variables("env"), args.words("words"), args.text("mode", "a")) == ({"A": "1"}, ("x",), "a")
+
+
+def test_what_is_rare_is_sent_among_the_options_or_beside_them() -> None:
+    args = check(PARAMS, {"name": "n", "options": {"idleS": 60, "mode": "b", "words": None}, "labels": {"a": "b"}})
+    assert (args.whole("idle_s"), args.text("mode"), args.variables("labels")) == (60, "b", {"a": "b"})
+    assert "options" not in args and "labels" not in check(PARAMS, {"name": "n", "options": None})
 
 
 @pytest.mark.parametrize(
@@ -150,6 +165,10 @@ def test_numbers_and_flags_that_were_sent_as_text_are_understood() -> None:
         ({"name": "n", "env": {"A": ["x"]}}, "`env` must be an object"),
         ({"name": "n", "mode": "c"}, "`mode` cannot be `c`"),
         ({"name": "n", "is_all": "perhaps"}, "`is_all` must be true or false"),
+        ({"name": "n", "options": "idle_s=60"}, "`options` must be an object"),
+        ({"name": "n", "options": {"idle": 60}}, "there is no argument `idle`"),
+        ({"name": "n", "idle_s": 60, "options": {"idle_s": 60}}, "`idle_s` was sent twice"),
+        ({"name": "n", "options": {"options": {}}}, "there is no argument `options`"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_name(sent: dict[str, object], words: str) -> None:
@@ -162,3 +181,5 @@ def test_a_schema_names_what_is_required() -> None:
     schema = input_schema(PARAMS)
     assert schema["required"] == ["name"]
     assert schema["properties"]["mode"]["enum"] == ["a", "b"]
+    assert "idle_s, labels" in schema["properties"]["options"]["description"]
+    assert full_schema(PARAMS)["properties"]["idle_s"]["type"] == "integer"

@@ -72,26 +72,3 @@ def test_a_client_that_dies_leaves_its_sessions_and_nothing_else(sbx: Sbx) -> No
         pass
     assert session in sbx.ok("jobs", "left", "-q").out
     assert sbx.ok("mcp", "ls", "--json").json == []
-
-
-@pytest.mark.soak
-def test_fifty_servers_killed_in_the_middle_leave_nothing_behind(sbx: Sbx) -> None:
-    tools: list[tuple[str, dict[str, object]]] = [
-        ("sandbox_run", {"command": "sleep 60", "memory": 512}),
-        ("sandbox_list", {}),
-        ("sandbox_create", {"memory": 512}),
-    ]
-    for number in range(50):
-        with mcp_lines(sbx) as server:
-            server.initialize()
-            tool, arguments = tools[number % len(tools)]
-            server.send("tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}})
-            server.read()
-    # The next one finishes or takes back what they began.
-    while any("run" in str(row["labels"]) or row["state"] == "PENDING" for row in sbx.ok("ls", "--json").json):
-        pass
-    names = [name for name in sbx.ok("ls", "-q").out.split() if name != "left"]
-    for name in names:
-        assert sbx.ok("exec", name, "--", "true").code == 0
-        sbx.ok("rm", name, "--yes")
-    assert sbx.ok("mcp", "ls", "--json").json == []

@@ -34,8 +34,12 @@ def test_a_client_that_leaves_ends_the_server_quietly_and_no_backend_was_asked(b
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_once_and_quietly(bare: Sbx, number: signal.Signals) -> None:
-    with mcp_lines(bare) as server:
+    with mcp_lines(bare, "--ask") as server:
         server.initialize()
+        # In the middle of a call, which waits for a person.
+        asked = {"name": "sandbox_start", "arguments": {"name": "none"}, "_meta": {"progressToken": 1}}
+        server.send("tools/call", asked)
+        assert server.read() is not None
         server.process.send_signal(number)
         assert server.process.wait(DEADLINE_S) == 128 + number
         assert server.stderr() == ""

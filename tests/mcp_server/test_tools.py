@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from mcp import Client
+from mcp.client.subscriptions import ResourceUpdated
+from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp_types import ElicitResult, ImageContent, PromptReference, ResourceLink, ResourceTemplateReference, TextContent
 
 from sbxtui.mcp_server.options import Options
@@ -58,6 +60,8 @@ async def test_a_command_tells_how_it_ended_whatever_way_that_was(sbx: Sbx, app:
         assert flood["stdout_truncated"] and flood["stdout_total_bytes"] == 6_888_896
         assert flood["stdout"].startswith("1\n2\n") and flood["stdout"].endswith("999999\n1000000\n")
         (link,) = [one for one in result.content if isinstance(one, ResourceLink)]
+        raw = await client.read_resource(f"{link.uri}?len=4&encoding=base64")
+        assert raw.contents[0].text == base64.b64encode(b"1\n2\n").decode()  # type: ignore[union-attr]  # it is text
         more = await client.read_resource(f"{link.uri}?from=1000&len=20")
         counted = "".join(f"{number}\n" for number in range(1, 1_000))
         assert more.contents[0].text == counted[1_000:1_020]  # type: ignore[union-attr]  # it is text
@@ -79,7 +83,13 @@ async def test_what_takes_long_becomes_a_session_that_others_see_and_use(sbx: Sb
         session = await call(client, "sandbox_exec_start", name=app, **line)
         words = {"session_id": session["session_id"]}
         assert session["session_id"] in sbx.ok("jobs", app, "-q").out
-        await call(client, "sandbox_exec_write_stdin", **words, data="hello\n")
+        # One that is waited for keeps nobody from another.
+        patient = asyncio.create_task(call(client, "sandbox_exec_poll", **words, wait_ms=45_000))
+        assert (await call(client, "sandbox_exec", name=app, command="echo", args=["meanwhile"]))["exit_code"] == 0
+        assert not patient.done()
+        # What is written is read in that order, however soon one call follows on the other.
+        await asyncio.gather(*(call(client, "sandbox_exec_write_stdin", **words, data=letter) for letter in "hello\n"))
+        patient.cancel()
         said = await call(client, "sandbox_exec_poll", **words, wait_ms=1_000)
         while "hello" not in said["stdout"]:
             said = await call(client, "sandbox_exec_poll", **words, wait_ms=1_000)
@@ -224,8 +234,11 @@ async def test_what_is_seen_of_a_sandbox_is_told(sbx: Sbx, app: str) -> None:
         assert (await call(client, "sandbox_status"))["sandboxes"]
         cost = await call(client, "sandbox_cost", name=app)
         assert cost["usd_per_hour"] > 0 and [one["name"] for one in cost["sandboxes"]] == [app]
-        assert (await refused(client, "sandbox_budget", name=app, usd="much"))["code"] == "invalid_argument"
-        assert (await call(client, "sandbox_budget", name=app))["name"] == app
+        assert (await refused(client, "sandbox_cost", name=app, usd="much"))["code"] == "invalid_argument"
+        assert (await call(client, "sandbox_cost", name=app))["sandboxes"][0]["name"] == app
+        assert (await refused(client, "sandbox_keep_awake", name=app))["code"] == "conflict", "no job runs"
+        assert (await refused(client, "sandbox_keep_awake", name=app, until="soon"))["code"] == "invalid_argument"
+        assert (await call(client, "sandbox_keep_awake", name=app, until="stop"))["kept_awake"] is False
         newest = await call(client, "sandbox_events", name=app, limit=5)
         assert newest["events"][-1]["seq"] == newest["last_seq"]
         assert (await call(client, "sandbox_events", after_seq=newest["last_seq"]))["events"] == []
@@ -242,6 +255,24 @@ async def test_what_is_seen_of_a_sandbox_is_told(sbx: Sbx, app: str) -> None:
         assert (await call(client, "sandbox_start", name=app))["message"] == "running"
 
 
+async def test_a_sandbox_whose_making_fails_in_the_end_is_there_no_more(
+    sbx: Sbx, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The machine is there by then; its guest is not heard, and nobody waits for it.
+    monkeypatch.setattr("sbxtui.services.launch._READY_DEADLINE_S", 0.0)
+    fault_id = sbx.ok("local", "fault", "add", "html-502", "--op", "endpoint").out.strip()
+    async with mcp_inproc(sbx) as client:
+        try:
+            told = await refused(client, "sandbox_create", name="half", memory=512)
+        finally:
+            sbx.ok("local", "fault", "clear", fault_id)
+        assert told["code"] in ("backend_unavailable", "timeout")
+        listed = await call(client, "sandbox_list", all=True)
+        assert "half" not in [one["name"] for one in listed["sandboxes"]]
+        made = [one["kind"] for one in (await call(client, "sandbox_events", name="half"))["events"]]
+        assert {"sandbox.tracked", "sandbox.removed"} <= set(made)
+
+
 async def test_resources_prompts_and_completions_are_there_under_old_names_too(sbx: Sbx, app: str) -> None:
     async with mcp_inproc(sbx) as client:
 
@@ -252,13 +283,21 @@ async def test_resources_prompts_and_completions_are_there_under_old_names_too(s
         assert app in [one["name"] for one in await read("sbx://sandboxes")]
         for path in ("runtime", "images", "policy", "schemas/sandbox-create"):
             assert await read(f"agent-sandbox://{path}") == await read(f"sbx://{path}")
+        options = (await read("sbx://schemas/sandbox-create"))["options"]
+        assert "labels" in options and "user" in (await read("sbx://schemas/sandbox-exec"))["properties"]
         assert (await read(f"sbx://sandboxes/{app}"))["record"]["state"] == "RUNNING"
         assert (await read("sbx://events?limit=1"))[0]["actor"]
         await call(client, "sandbox_fs_write", name=app, path="r/file", content="of a resource")
         assert await read(f"sbx://sandboxes/{app}/files/r/file") == "of a resource"
         assert isinstance(await read(f"sbx://sandboxes/{app}/logs?tail=5"), str)
-        for uri in ("sbx://no", "sbx://sandboxes/no-such", "other://runtime", f"sbx://sandboxes/{app}/logs?tail=x"):
-            with pytest.raises(Exception, match=r"no resource|no sandbox|whole number"):
+        for uri in (
+            "sbx://no",
+            "sbx://sandboxes/no-such",
+            "sbx://schemas/no",
+            "other://runtime",
+            f"sbx://sandboxes/{app}/logs?tail=x",
+        ):
+            with pytest.raises(Exception, match=r"no resource|no sandbox|no tool|whole number"):
                 await client.read_resource(uri)
         prompt = await client.get_prompt("unattended_task", {"task": "count to three"})
         assert isinstance(prompt.messages[0].content, TextContent)
@@ -270,9 +309,19 @@ async def test_resources_prompts_and_completions_are_there_under_old_names_too(s
         files = ResourceTemplateReference(uri="sbx://sandboxes/{name}/files/{+path}")
         found = await client.complete(files, {"name": "path", "value": "r/f"}, context_arguments={"name": app})
         assert found.completion.values == ["r/file"]
+        image = PromptReference(name="unattended_task")
+        assert "sbx-base" in (await client.complete(image, {"name": "image", "value": "sbx"})).completion.values
 
 
-async def test_a_client_that_subscribed_hears_of_changes(sbx: Sbx, app: str) -> None:
+async def test_a_client_of_the_newer_era_that_listens_hears_of_changes(sbx: Sbx, app: str) -> None:
+    address = f"sbx://sandboxes/{app}"
+    async with mcp_inproc(sbx, era="auto") as client, client.listen(resource_subscriptions=[address]) as heard:
+        await asyncio.to_thread(sbx.ok, "label", app, "team=red")
+        async with asyncio.timeout(DEADLINE_S):
+            assert await anext(aiter(heard)) == ResourceUpdated(address)
+
+
+async def test_a_client_of_the_older_era_that_subscribed_hears_of_changes(sbx: Sbx, app: str) -> None:
     heard = asyncio.Event()
 
     async def handle(message: Any) -> None:
@@ -280,8 +329,9 @@ async def test_a_client_that_subscribed_hears_of_changes(sbx: Sbx, app: str) -> 
             heard.set()
 
     async with mcp_inproc(sbx, message_handler=handle) as client:
-        await client.session.subscribe_resource(f"sbx://sandboxes/{app}")
-        sbx.ok("label", app, "team=blue")
+        with pytest.warns(MCPDeprecationWarning, match="removed as of 2026-07-28"):
+            await client.session.subscribe_resource(f"sbx://sandboxes/{app}")
+        await asyncio.to_thread(sbx.ok, "label", app, "team=blue")
         async with asyncio.timeout(DEADLINE_S):
             await heard.wait()
 

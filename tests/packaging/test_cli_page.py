@@ -62,11 +62,14 @@ def _top() -> argparse.ArgumentParser:
 def _verbs() -> dict[str, list[str]]:
     """`verb` or `verb subverb` → its own long flags."""
     found: dict[str, list[str]] = {}
-    global_flags = set(_long_flags(_top()))
+    # Of sbx alone; a verb's is of what it is about.
+    global_flags = set(_long_flags(_top())) - {"--version"}
     for name, parser in _children(_top()):
         below = dict(_children(parser))
         for words, one in {f"{name} {sub}": child for sub, child in below.items()}.items() or [(name, parser)]:
-            found[words] = [flag for flag in _long_flags(one) if flag not in global_flags]
+            # A verb that has verbs of its own stands in one row with all of theirs.
+            flags = [flag for parser in (one, *dict(_children(one)).values()) for flag in _long_flags(parser)]
+            found[words] = [flag for flag in flags if flag not in global_flags]
     return found
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from screenshots.words import words_of
+from screenshots.words import Box, words_of
 from tests.architecture.source import ROOT
 
 DEADLINE_S = 280
@@ -20,8 +20,12 @@ def test_ids_ages_and_places_are_no_words_of_a_picture() -> None:
     one = _PICTURE.format("id&#160;microvm-0a1b2c3d-77aa&#160;5.9s&#160;/tmp/sbx-bench-x1y2/project")
     other = _PICTURE.format("id&#160;microvm-ffff0000-12ab&#160;11s&#160;/var/tmp/sbx-bench-zz/project")
     assert words_of(one) == words_of(other) == ["web #", "id microvm-# # /PLACE/project"]
-    assert words_of(_PICTURE.format("Name&#160;s&#160;ago")) == words_of(_PICTURE.format("Name&#160;ago"))
+    assert words_of(_PICTURE.format("seen&#160;12s&#160;ago")) == words_of(_PICTURE.format("seen&#160;3m&#160;ago"))
     assert words_of(_PICTURE.format("another word")) != words_of(_PICTURE.format("a word"))
+
+
+def test_of_a_dialog_only_its_own_words_count() -> None:
+    assert words_of(_PICTURE.format("under&#160;it"), Box(0, 0, 2, 1)) == ["web #"]
 
 
 @pytest.mark.long

@@ -19,6 +19,7 @@ from sbxtui.core.model import SandboxState
 from sbxtui.guest.transport import Transport
 from sbxtui.services.joblist import JobLists
 from sbxtui.services.jobwatch import JobWatch
+from sbxtui.services.looks import Looks
 from sbxtui.wiring import Services
 from tests.support.direct import direct_services, know
 
@@ -84,7 +85,9 @@ async def test_what_a_look_notes_is_no_reason_for_the_next_look(services: Servic
     made_up = ([{"id": f"j{look}", "state": "running"}] for look in looks)
     async with guest(made_up) as url:
         row = know(services, url)
-        watch = JobWatch(services.settings.home, services.job_lists, services.jobs, services.troubles, every_s=3600)
+        may = Looks(services.context, services.planes, services.links)
+        seen = (services.job_lists, services.jobs, services.troubles, may)
+        watch = JobWatch(services.settings.home, *seen, every_s=3600)
         async with aclosing(watch.follow(row, SandboxState.RUNNING, is_asked=True)) as listings:
             (told,) = (await anext(listings)).jobs
             assert told.state is JobState.RUNNING

@@ -127,7 +127,7 @@ def test_what_a_guest_makes_up_makes_few_events_and_never_drives_out_those_of_ot
     index: JobIndex, store: Store
 ) -> None:
     index.started(_job("ours"))
-    for look in range(200):
+    for look in range(40):
         index.caught_up([_job(f"{look}-{number}", exit=JobExit(0)) for number in range(3)], actor="tui:you")
         made_up = [_job(f"{look}.{number}") for number in range(50)]
         index.caught_up(made_up, actor="tui:you")

@@ -12,7 +12,7 @@ from sbxtui.core.model import Context, ContextKind, ContextName, LaunchRequest, 
 from sbxtui.identity import own_identity
 from sbxtui.runner.serving import detached_links
 from sbxtui.services.leftovers import is_one_shot, needs_recovery
-from sbxtui.services.sync.syncs import SyncSpec
+from sbxtui.services.sync.spec import SyncSpec
 from sbxtui.services.targets import for_each
 from sbxtui.store.contexts import LOCAL, Contexts
 from sbxtui.store.db import Store

@@ -28,8 +28,8 @@ def _dead_owner() -> str:
     return owner
 
 
-def test_a_thousand_interleaved_changes_by_four_processes_lose_nothing(home: Home) -> None:
-    results = run_together(home, [("churn", str(number), "250") for number in range(1, 5)])
+def test_two_thousand_interleaved_changes_by_four_processes_lose_nothing(home: Home) -> None:
+    results = run_together(home, [("churn", str(number), "500") for number in range(1, 5)])
 
     owned: dict[str, str] = {}
     for found in results:
@@ -38,7 +38,7 @@ def test_a_thousand_interleaved_changes_by_four_processes_lose_nothing(home: Hom
     store = Store.open(home)
     assert {row.name: row.id for row in Registry(store).list("local")} == owned
     counts = {key: sum(found["counts"][key] for found in results) for key in results[0]["counts"]}
-    assert sum(counts.values()) == 1_000
+    assert sum(counts.values()) == 2_000
     assert counts["refused"] > 0, "the processes never met"
     by_kind = [event.kind for event in Events(store).list(limit=10_000)]
     assert by_kind.count("sandbox.tracked") == counts["created"]

@@ -6,8 +6,10 @@ import asyncio
 import itertools
 import json
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,26 +52,35 @@ class Page:
             await asyncio.sleep(0.05)
 
 
-@asynccontextmanager
-async def browser_page(folder: Path) -> AsyncIterator[Page]:
-    """A new browser with one empty page; its files are below `folder`."""
-    process = await asyncio.create_subprocess_exec(
-        PROGRAM,
-        *_FLAGS,
-        *(f"--user-data-dir={folder}", "--remote-debugging-port=0", "about:blank"),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        told = folder / "DevToolsActivePort"
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """A browser that was started, whose files are in `folder`."""
+
+    folder: Path
+
+    @asynccontextmanager
+    async def page(self) -> AsyncIterator[Page]:
+        """A new, empty page."""
+        told = self.folder / "DevToolsActivePort"
         while not (told.exists() and len(told.read_text().splitlines()) == 2):
             await asyncio.sleep(0.05)
         port, path = told.read_text().splitlines()
-        async with connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as socket:
-            target = await Page(socket).call("Target.createTarget", url="about:blank")
-        page_url = f"ws://127.0.0.1:{port}/devtools/page/{target['targetId']}"
-        async with connect(page_url, max_size=None) as socket:
-            yield Page(socket)
+        async with connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as control:
+            target = (await Page(control).call("Target.createTarget", url="about:blank"))["targetId"]
+            try:
+                async with connect(f"ws://127.0.0.1:{port}/devtools/page/{target}", max_size=None) as socket:
+                    yield Page(socket)
+            finally:
+                await Page(control).call("Target.closeTarget", targetId=target)
+
+
+@contextmanager
+def running_browser(folder: Path) -> Iterator[Browser]:
+    """A browser of its own; it may not answer yet."""
+    words = [PROGRAM, *_FLAGS, f"--user-data-dir={folder}", "--remote-debugging-port=0", "about:blank"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield Browser(folder)
     finally:
         process.kill()
-        await process.wait()
+        process.wait()

@@ -81,12 +81,13 @@ class DirectTree(GuestTree):
         *,
         has_digests: bool = True,
         is_deep: bool = True,
+        has_cursor: bool = True,
         ignore: Mapping[bytes, Sequence[bytes]] | None = None,
     ) -> Manifest:
         """What stands there."""
         self.fault("scan")
         table = ignore or {}
-        options = ScanOptions(has_digests=has_digests, is_deep=is_deep, texts=lambda path, _fd: table.get(path, ()))
+        options = ScanOptions(has_digests=has_digests, is_deep=is_deep, texts=lambda path, *_: table.get(path, ()))
         return Manifest(tuple(scan(self.root, paths, options)), "0")
 
     async def batch(self, batch_id: str, steps: Iterable[Step] | AsyncIterable[Step]) -> list[Result]:
@@ -111,10 +112,7 @@ class DirectTree(GuestTree):
             again.abort()
 
     def _made(self, batch: Batch) -> list[Result]:
-        results: list[Result] = []
-        for result in batch.results():
-            results.append(result)
-            self.fault("making")
+        results = list(batch.results(lambda _path, _state: self.fault("making")))
         self.fault("answering")
         return results
 

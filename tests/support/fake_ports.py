@@ -53,6 +53,9 @@ class FakePortDesk:
             yield self.views
             await self._changed.wait()
 
+    async def watch(self, context: str) -> None:
+        """Nothing begins to listen."""
+
     async def look(self, row: Registration) -> list[OpenPort]:
         self._do("look")
         return list(self.found)

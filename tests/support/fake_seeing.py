@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from sbxtui.core.errors import Conflict, SbxError
 from sbxtui.core.logs import LogLine, LogQuery, LogSource
-from sbxtui.core.model import Registration
+from sbxtui.core.model import Registration, Sandbox
 from sbxtui.core.usage import Usage
 
 GIB = 2**30
@@ -38,6 +38,10 @@ class FakeSeeing:
                     yield line
             self.more.clear()
             await self.more.wait()
+
+    async def cpu_of_late(self, sandboxes: Sequence[Sandbox]) -> dict[str, str]:
+        """As the service's own, of the first of them."""
+        return {sandboxes[0].id: "  ▁▂▄▆█▇"} if self.history else {}
 
     async def last_hour(self, row: Registration) -> list[Usage]:
         """As the service's own."""
@@ -69,6 +73,7 @@ def busy_hour(at: datetime, *, count: int = 60) -> list[Usage]:
         Usage(
             at - timedelta(seconds=5 * (count - 1 - number)),
             cores=4.0,
+            core_percents=(100.0, 60.0, 0.0, 12.0),
             cpu_percent=100.0 * (number + 1) / count,
             memory_bytes=GIB,
             memory_limit_bytes=2 * GIB,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from sbxtui.core.errors import NameTaken, SandboxNotFound, SbxError
+from sbxtui.core.isolation import NO_SHORTFALL, Shortfall
 from sbxtui.core.jobs import Channel, Job, JobOutput, JobPiece
 from sbxtui.core.model import (
     OLD_GUEST,
@@ -38,9 +39,13 @@ from sbxtui.services.jobs import Command
 from sbxtui.services.launch import CreateOptions
 from sbxtui.services.watch import Watch
 from sbxtui.settings import Settings
+from sbxtui.store.clients import Clients
 from sbxtui.store.db import Store
 from sbxtui.store.events import Events
+from sbxtui.store.links import Links
 from sbxtui.wiring import Services
+from tests.support.fake_copies import FakeCopies, FakeSecrets
+from tests.support.fake_living import FakeBudgets, FakeKeepAwake
 from tests.support.fake_ports import FakePortDesk
 from tests.support.fake_seeing import FakeSeeing
 from tests.support.fake_sync import FakeDesk
@@ -87,6 +92,7 @@ class FakeCloud:
     error: SbxError | None = None
     opening_error: SbxError | None = None
     isolation: str = "namespaces — shared kernel"
+    shortfall: Shortfall = NO_SHORTFALL
     change_error: SbxError | None = None
     looks: int = 0
     run: Callable[[str, OnOutput], Awaitable[int]] | None = None
@@ -102,10 +108,13 @@ class FakeCloud:
     desk: FakeDesk = field(default_factory=FakeDesk)
     ports: FakePortDesk = field(default_factory=FakePortDesk)
     seeing: FakeSeeing = field(default_factory=FakeSeeing)
+    secrets: FakeSecrets = field(default_factory=FakeSecrets)
 
 
 class FakeServices:
     """The parts of `Services` that the dashboard uses."""
+
+    actor = "tui:you"
 
     def __init__(self, settings: Settings, cloud: FakeCloud, clouds: Sequence[FakeCloud] = ()) -> None:
         self.settings = settings
@@ -122,6 +131,10 @@ class FakeServices:
         self.sync_desk = cloud.desk
         self.port_desk = cloud.ports
         self.logs = self.cloud_logs = self.metrics = cloud.seeing
+        self.keep_awake = FakeKeepAwake(cloud.done)
+        self.budgets = FakeBudgets(cloud.done)
+        self.snapshots = FakeCopies(self._made)
+        self.secrets = cloud.secrets
         self.files = LocalFiles(cloud.files_root or settings.home.cache_dir)
 
     @property
@@ -134,7 +147,7 @@ class FakeServices:
     @cached_property
     def store(self) -> Store:
         """A real store: what the dashboard reads of it is no part of the cloud."""
-        return Store.open(self.settings.home)
+        return Store.open(self.settings.home, clock=lambda: now())
 
     @cached_property
     def events(self) -> Events:
@@ -142,9 +155,24 @@ class FakeServices:
         return Events(self.store)
 
     @cached_property
+    def clients(self) -> Clients:
+        """Agents that are connected."""
+        return Clients(self.store)
+
+    @cached_property
+    def links(self) -> Links:
+        """What is kept true."""
+        return Links(self.store)
+
+    @cached_property
     def alarms(self) -> Alarms:
         """What of that is trouble."""
         return Alarms(self.settings.home, self.events, self.settings.watch.hook)
+
+    def _made(self, name: str | None) -> Registration:
+        made = sandbox(name or "calm-otter", created_at=now())
+        self._cloud.sandboxes.append(made)
+        return _row(made)
 
     def close(self) -> None:
         """Close the store."""
@@ -173,6 +201,9 @@ class _Planes:
 
     def isolation_words(self, context: Context) -> str:
         return self._cloud.isolation
+
+    def isolation_shortfall(self, context: Context) -> Shortfall:
+        return self._cloud.shortfall
 
 
 class _Inventories:

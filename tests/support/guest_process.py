@@ -45,6 +45,17 @@ class GuestProcess:
                 return pid
         raise LookupError("the guest has no server now")
 
+    def descriptors(self) -> tuple[int, int]:
+        """How many descriptors the server and init have open now."""
+        server, init = (len(os.listdir(f"/proc/{pid}/fd")) for pid in (self.server_pid, self.init_pid))
+        return server, init
+
+    async def has_no_more_descriptors_than(self, before: tuple[int, int]) -> None:
+        """Wait until that is so: init lets go of what a job had when its loop comes around."""
+        async with asyncio.timeout(READY_S):
+            while any(now > then for now, then in zip(self.descriptors(), before, strict=True)):
+                await asyncio.sleep(0.01)
+
     async def kill_server(self) -> None:
         """SIGKILL the server and wait until init has started another that answers."""
         old = self.server_pid

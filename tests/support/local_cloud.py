@@ -38,6 +38,7 @@ class LocalCloud:
     options: tuple[str, ...] = ()
     extra_env: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    program: tuple[str, ...] = ("sbxtui.localcloud",)
 
     @property
     def home(self) -> Path:
@@ -58,7 +59,7 @@ class LocalCloud:
         """How the process is started."""
         places = {"--home": self.home, "--trees": self.trees, "--sockets": self.sockets, "--logs": self.root / "logs"}
         flags = [str(part) for pair in places.items() for part in pair]
-        return [sys.executable, "-m", "sbxtui.localcloud", *flags, *self.options]
+        return [sys.executable, "-m", *self.program, *flags, *self.options]
 
     def start(self) -> LocalCloud:
         """Start it and return when `cloud.json` is its own."""
@@ -131,11 +132,13 @@ class LocalCloud:
 
 
 @contextlib.contextmanager
-def local_cloud(root: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[LocalCloud]:
+def local_cloud(
+    root: Path, *options: str, env: Mapping[str, str] | None = None, program: tuple[str, ...] = ("sbxtui.localcloud",)
+) -> Iterator[LocalCloud]:
     """A started local cloud; on leaving, its sandboxes and itself are ended and its sockets removed."""
     # Socket paths must be short, and as root a dropped uid must reach the trees: pytest's folders are neither.
     sockets = Path(tempfile.mkdtemp(prefix="sbxt-", dir="/tmp"))
-    cloud = LocalCloud(root, sockets, shared_trees(), options, env or {})
+    cloud = LocalCloud(root, sockets, shared_trees(), options, env or {}, program=program)
     try:
         cloud.start()
         yield cloud

@@ -127,6 +127,7 @@ def follows_its_window_and_is_interrupted(terminal: OnTerminal) -> None:
     terminal.resize(120, 40)
     terminal.type(b"until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo re''sized\r")
     terminal.see(b"resized")
-    terminal.type(b"sleep 100\r")
-    terminal.see(b"sleep 100\r\n")
+    # Pressed while the shell has yet to start it, the key is the shell's and ends nothing.
+    terminal.type(b"sh -c \"echo sle''eping; exec sleep 100\"\r")
+    terminal.see(b"sleeping")
     terminal.type(b"\x03")

@@ -16,19 +16,23 @@ class Relay:
     """What the relay does; change it while it runs.
 
     `cut_after_bytes` cuts each connection when that much came down; `stall_after_bytes` leaves one open but silent.
+    `bytes_per_s` is how much passes each way.
     `answers` are statuses given to the next connections instead of the guest's. With `tokens`, a connection whose first
-    request carries none of them gets 403. While it `is_deaf` it drops what comes.
+    request carries none of them gets 403. While it `is_deaf` it drops what comes. `up_bytes` and `down_bytes` passed.
     """
 
     guest_port: int
     port: int = 0
     cut_after_bytes: int = 0
     stall_after_bytes: int = 0
+    bytes_per_s: float = 0
     tokens: set[str] | None = None
     answers: list[int] = field(default_factory=list)
     cuts: int = 0
     is_deaf: bool = False
     connections: int = 0
+    up_bytes: int = 0
+    down_bytes: int = 0
     seen_ports: set[str] = field(default_factory=set)
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -90,8 +94,12 @@ class Relay:
                 writer.transport.abort() if self.cuts % 2 else writer.close()
                 return
             passed += len(data)
+            self.up_bytes += 0 if is_down else len(data)
+            self.down_bytes += len(data) if is_down else 0
             writer.write(data)
             await writer.drain()
+            if self.bytes_per_s:
+                await asyncio.sleep(len(data) / self.bytes_per_s)
             if is_down and self.stall_after_bytes and passed >= self.stall_after_bytes:
                 self.stall_after_bytes = 0
                 await asyncio.get_running_loop().create_future()

@@ -20,6 +20,7 @@ import pytest
 
 from sbxtui.core.errors import RuntimeUnavailable, SbxError
 from sbxtui.localcloud.keeper_client import KeeperClient, start_keeper
+from sbxtui.localcloud.keeper_processes import pids_called
 from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.runtimes.choose import choose_runtime
 from sbxtui.localcloud.runtimes.gvisor_choice import digest_of, settle
@@ -159,10 +160,4 @@ def point_to_runsc(images_dir: Path) -> None:
 
 def processes_naming(text: str) -> list[int]:
     """Living processes whose command line holds `text`."""
-    found: list[int] = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and int(folder.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if text.encode() in (folder / "cmdline").read_bytes():
-                    found.append(int(folder.name))
-    return found
+    return [pid for pid in pids_called(lambda words: text.encode() in b"\0".join(words)) if pid != os.getpid()]

@@ -14,6 +14,7 @@ from sbxtui.store.events import Events
 from sbxtui.tui.logbook import Logbook
 from sbxtui.tui.screens.ask import AskScreen
 from sbxtui.tui.screens.choose import ChooseScreen
+from sbxtui.tui.screens.clients import ClientsScreen
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.screens.create import CreateScreen
 from sbxtui.tui.screens.page import PageScreen
@@ -84,7 +85,13 @@ def on_a_sandbox(root: Path) -> Scene:
             Act("record", is_asked(PageScreen, "image_version"), ("escape",)),
             Act("copy", is_asked(ChooseScreen, "Copy"), ("escape",)),
             Act("rename", is_asked(AskScreen, "Rename"), ("escape",)),
+            Act("save_work", is_asked(AskScreen, "./api-work"), ("escape",)),
             Act("remove", is_asked(ConfirmScreen, "Remove"), ("escape",)),
+            Act("fork", is_asked(AskScreen, "Fork api as"), ("escape",)),
+            Act("snapshot", is_asked(ChooseScreen, "of api, 20 MiB"), (*"twin", "enter")),
+            Act("secret", is_asked(ChooseScreen, "goes to api.example.com"), ("escape",)),
+            Act("keep_awake", is_asked(AskScreen, "Keep api awake until"), ("escape",)),
+            Act("budget", is_asked(AskScreen, "api is suspended when it has cost"), ("escape",)),
             Act("adopt", is_asked(AskScreen, "Adopt"), ("escape",), to_stranger),
             Act("explain", is_asked(PageScreen, "two are enough"), ("escape",), fail),
             # A screen in memory cannot be lent; on a terminal the shell gets it.
@@ -129,6 +136,7 @@ def everywhere(root: Path) -> Scene:
             # A screen in memory belongs to no shell; on a terminal it is given back.
             Act("suspend", says("cannot suspend")),
             Act("context", is_asked(ChooseScreen, "Look at which context?")),
+            Act("clients", is_asked(ClientsScreen, "Agents over MCP"), ("escape",)),
             Act("notes", is_asked(PageScreen, "Messages"), ("escape",)),
             Act("help", is_asked(PageScreen, "Help"), ("escape",)),
             Act("palette", lambda driver: isinstance(driver.app.screen, CommandPalette), ("escape",)),

@@ -1,4 +1,4 @@
-"""The dashboard on a terminal, over a cloud in memory: `python -m tests.tui.terminal_app HOME [defect]`."""
+"""The dashboard on a terminal, over a cloud in memory: `python -m tests.tui.terminal_app HOME [OPTION…]`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import termios
 from pathlib import Path
 
 from sbxtui.cli.output import settle_streams
-from sbxtui.settings import Settings, Ui
-from sbxtui.tui.app import run_dashboard
+from sbxtui.settings import Settings, Ui, WatchFor
 from sbxtui.tui.fleet import Fleet
+from sbxtui.tui.quieting import quiet_terminal
 from tests.support.fake_services import FakeCloud, OnOutput, home_at, job, sandbox, services_for
 
 HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b]0;pwned\x07\x1b[2J\x9b2J\u202e"
@@ -66,7 +66,13 @@ def main(home: str, *options: str) -> int:
     root = Path(home)
     cloud = _hostile_cloud(root)
     glyphs = "ascii" if "ascii" in options else ""
-    code = run_dashboard(Settings(home=home_at(root), ui=Ui(glyphs=glyphs)), services_for(root, cloud))
+    notify = next((one.removeprefix("notify=") for one in options if one.startswith("notify=")), WatchFor().notify)
+    with quiet_terminal() as found:
+        # As the command line does it: what takes longest is imported with the terminal quiet.
+        from sbxtui.tui.app import run_dashboard
+
+        settings = Settings(home=home_at(root), ui=Ui(glyphs=glyphs), watch=WatchFor(notify=notify))
+        code = run_dashboard(settings, services_for(root, cloud), terminal=found)
     settle_streams()
     return code
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 
 import pytest
 
 from sbxtui.core.errors import ControlUnavailable, QuotaExceeded, StoreTooNew
+from sbxtui.core.isolation import Shortfall
 from sbxtui.core.jobs import JobState
-from sbxtui.core.model import Context, ContextKind, ContextName, SandboxState
+from sbxtui.core.model import Context, ContextKind, ContextName, SandboxId, SandboxState
+from sbxtui.store.links import Links
+from sbxtui.tui import clock
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.screens.create import CreateScreen, Ground
 from sbxtui.tui.screens.page import PageScreen
@@ -58,6 +62,11 @@ async def test_the_header_says_context_isolation_and_counts_as_they_are_now(tmp_
         await driver.pilot.resize_terminal(80, 24)
         # Counts go before asides.
         await header_tells("namespaces — shared host kernel  1 running  1 suspended")
+        cloud.shortfall = Shortfall("gvisor: runsc 1 failed 4 of 8 starts", is_fault=True)
+        await driver.press("r")
+        await driver.until(lambda: "weaker" in driver.text())
+        await driver.press("o")
+        await driver.until(lambda: "Why new sandboxes are not isolated more strongly" in driver.text())
 
 
 async def test_an_account_is_told_with_its_least_price_and_the_end_of_its_machines(tmp_path: Path) -> None:
@@ -65,7 +74,8 @@ async def test_an_account_is_told_with_its_least_price_and_the_end_of_its_machin
     cloud = FakeCloud(acme, [sandbox("api", context=acme.name), sandbox("etl", SUSPENDED)], isolation="MicroVM")
     async with dashboard(tmp_path, cloud, size=(120, 24)) as driver:
         first = driver.text().splitlines()[0]
-        assert "acme …4821 us-east-1  MicroVM  1 running  1 suspended  at least $0.13/h  each ends after 8h" in first
+        assert "acme …4821 us-east-1  MicroVM  1 running  1 suspended  at least $0.13/h" in first
+        assert "$0.25 so far  each ends after 8h" in first
         assert "123456784821" not in driver.text()
         await driver.pilot.resize_terminal(60, 24)
         await driver.until(lambda: "$" not in driver.text().splitlines()[0])
@@ -126,17 +136,28 @@ async def test_removing_names_the_commands_it_would_end(tmp_path: Path) -> None:
     many = [job("web", f"worker {number}") for number in range(7)]
     cloud.running = {"api": [job("api", "python train.py\x1b[2J")], "web": [over, *many], "etl": None}
     async with dashboard(tmp_path, cloud, size=(100, 24)) as driver:
+        link_with(driver.main.services.links, "sync", guest_changes=3, pending=1)
+        link_with(driver.main.services.links, "forward:8001")
         await driver.press("g", "d")
         await driver.until(lambda: "ends `python train.py" in driver.text())
+        assert "loses 3 changes: `sbx sync pull api` takes them" in driver.text()
+        assert "ends its sync before 1 change of here got there" in driver.text()
+        assert "ends what is forwarded to :8001" in driver.text()
         assert "(2m)" in driver.text() and "\x1b" not in driver.text()
         await driver.press("escape", "asterisk", "d")
         await driver.until(lambda: "2 more running commands" in driver.text())
         assert "worker 6" not in driver.text() and "worker 1" not in driver.text() and "make" not in driver.text()
-        await driver.press("down", "down", "down")
+        await driver.press(*["down"] * 6)
         await driver.until(lambda: "worker 6" in driver.text())
         assert "`etl` could not be asked" in driver.text()
         await driver.press("y")
         await driver.until(lambda: len(cloud.done) == 3)
+
+
+def link_with(links: Links, kind: str, **status: object) -> None:
+    """A link of `api` that says something of itself."""
+    names = {"context": "local", "kind": kind, "sandbox": "api", "sandbox_id": SandboxId("mvm-api")}
+    links.say(links.take(**names, spec={}, owner="", actor="cli:you"), status)  # type: ignore[arg-type]  # as above
 
 
 async def test_more_than_three_need_their_typed_count(tmp_path: Path) -> None:
@@ -165,7 +186,7 @@ async def test_a_name_that_means_another_sandbox_by_now_is_left_alone(tmp_path: 
         # Somebody removed it while the question stood; `web` is now a prefix of another one.
         cloud.sandboxes = [sandbox("web-2")]
         await driver.press("y")
-        await driver.until(lambda: "1 failed" in driver.status())
+        await driver.until(lambda: "remove web failed" in driver.status())
         assert cloud.done == []
         assert [one.name for one in cloud.sandboxes] == ["web-2"]
 
@@ -263,7 +284,7 @@ async def test_what_is_told_never_lies_over_a_dialog_and_is_told_after_it(tmp_pa
         await driver.until(lambda: "nothing failed so far" in driver.text())
         await driver.press("i")
         await driver.until(lambda: '"image_version": "1.0"' in driver.text())
-        assert not any(toast.display for toast in driver.app.screen.query("Toast"))
+        await driver.until(lambda: not any(toast.display for toast in driver.app.screen.query("Toast")))
         await driver.press("y")
         await driver.until(lambda: "copied · esc closes" in driver.text() and driver.app.held)
         assert "copied the page" not in driver.text()
@@ -277,6 +298,22 @@ async def test_the_overview_tells_what_is_known(tmp_path: Path) -> None:
         text = driver.text()
         for fact in ("mvm-api", "2 GiB", "none", "team=web", "127.0.0.1:40001", "sbx-base-2048"):
             assert fact in text
+
+
+async def test_the_overview_ages_with_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with dashboard(tmp_path, FakeCloud(sandboxes=[sandbox("api")]), size=(140, 40)) as driver:
+        assert "1h ago" in driver.text()
+        layouts: list[object] = []
+        driver.main.screen_layout_refresh_signal.subscribe(driver.main, layouts.append, immediate=True)
+        begun = clock.now()
+        for hours in range(2, 12):
+            layouts.clear()
+            monkeypatch.setattr(clock, "now", lambda: begun + timedelta(hours=hours))  # noqa: B023  # read in this turn
+            await driver.until(lambda: f"{hours + 1}h ago" in driver.text())  # noqa: B023
+            if not layouts:
+                return
+        # Of the first turns one may meet what still comes of the start.
+        pytest.fail("laying everything out anew each second is most of what a dashboard at rest would cost")
 
 
 async def test_refresh_looks_at_once_and_shows_what_changed_elsewhere(tmp_path: Path) -> None:

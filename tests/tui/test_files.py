@@ -136,8 +136,8 @@ async def test_d_in_the_tree_deletes_no_sandbox(tmp_path: Path) -> None:
 async def test_what_cannot_be_copied_is_told_with_its_remedy(tmp_path: Path) -> None:
     async with dashboard(tmp_path, cloud_with_files(tmp_path)) as driver:
         await opened(driver)
-        await driver.press("u", *"/nonexistent/x", "enter")
-        await driver.until(lambda: "no file at /nonexistent/x" in driver.status())
+        await driver.press("u", *"/no/such/file", "enter")
+        await driver.until(lambda: "no file at /no/such/file" in driver.status())
 
 
 async def test_the_path_is_copied(tmp_path: Path) -> None:

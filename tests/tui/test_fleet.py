@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from sbxtui.core.errors import ControlUnavailable
+from sbxtui.core.errors import ControlUnavailable, QuotaExceeded
 from sbxtui.core.model import Sandbox, SandboxState
 from sbxtui.services.inventory import Inventory
 from sbxtui.tui.fleet import Fleet, key_of
+from sbxtui.tui.keymap import Keymap
+from sbxtui.tui.tabs.registry import all_actions
+from sbxtui.tui.widgets.needs import Need, needs_of
 from tests.support.fake_services import LOCAL, sandbox
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -116,3 +119,20 @@ def test_an_empty_fleet_has_no_targets() -> None:
     fleet.toggle_mark()
     assert fleet.selected is None
     assert fleet.targets() == []
+
+
+def test_what_needs_a_person_is_told_with_why_and_what_to_do() -> None:
+    key_to = Keymap(all_actions(), {"remove": "x"}).key_to
+    ended = sandbox("b", SandboxState.TERMINATED, state_reason="out of memory")
+    killed = sandbox("c", state_reason="2 killed for want of memory")
+    fleet = fleet_of(sandbox("a"), ended, killed, sandbox("d", SandboxState.SUSPENDED))
+    fleet.note_failure(key_of(sandbox("a")), "stop", QuotaExceeded("no\x1b[2J more", hint="end one"))
+    assert list(needs_of(fleet, NOW, key_to)) == [
+        Need("a", "stop failed: no more", "end one"),
+        Need("c", "2 killed for want of memory", "i shows its record"),
+        Need("b", "ended: out of memory", "x takes it off the list"),
+    ]
+    fleet.forget_failure(key_of(sandbox("a")))
+    assert [one.name for one in fleet.wrong] == ["c", "b"]
+    fleet.take(unreachable(ended), is_cached=False, now=NOW + timedelta(minutes=1))
+    assert list(needs_of(fleet, NOW, key_to)) == [Need("", "no answer", "o explains")]

@@ -100,12 +100,12 @@ async def test_the_footer_lists_what_works_where_the_focus_is(tmp_path: Path) ->
 
 
 async def test_own_keys_work_in_the_dashboard_and_its_footer(tmp_path: Path) -> None:
-    settings = Settings(home=home_at(tmp_path), keys={"toggle_pause": "S", "quit": "s"})
+    settings = Settings(home=home_at(tmp_path), keys={"toggle_pause": "Q", "quit": "s"})
     cloud = FakeCloud(sandboxes=[sandbox("api")])
     async with dashboard(tmp_path, cloud, size=(120, 30), settings=settings) as driver:
-        assert "S pause" in driver.text().splitlines()[29]
+        assert "Q pause" in driver.text().splitlines()[29]
         assert any("`quit` keeps q" in words for words in driver.toasts())
-        await driver.press("S")
+        await driver.press("Q")
         await driver.until(lambda: cloud.done == ["suspend api"])
 
 

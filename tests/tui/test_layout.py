@@ -52,6 +52,21 @@ async def test_a_dashboard_opens_at_any_size(tmp_path: Path, size: tuple[int, in
         assert {(1, 1): is_too_small, (59, 24): is_one_pane, (80, 24): is_stacked}[size](driver, size)
 
 
+async def test_what_had_the_focus_has_it_again_after_a_moment_without_room(tmp_path: Path) -> None:
+    async with dashboard(tmp_path, two(), size=(80, 24)) as driver:
+        for key, widget in (("j", "FleetTable"), ("e", "LineInput")):
+            await driver.press(key)
+            await driver.until(partial(has_focus, driver, widget))
+            await driver.pilot.resize_terminal(30, 8)
+            await driver.until(lambda: driver.main.focused is None)
+            await driver.pilot.resize_terminal(80, 24)
+            await driver.until(partial(has_focus, driver, widget))
+
+
+def has_focus(driver: Driver, widget: str) -> bool:
+    return type(driver.main.focused).__name__ == widget
+
+
 def is_stacked(driver: Driver, size: tuple[int, int]) -> bool:
     above, below = driver.main.query_one("#fleet").region, driver.main.query_one("#detail").region
     is_full = (above.x, above.width) == (below.x, below.width) == (0, size[0])

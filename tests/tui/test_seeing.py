@@ -88,3 +88,25 @@ async def test_a_sandbox_that_sleeps_is_not_asked_and_shows_what_was(tmp_path: P
         await driver.press("down")
         await driver.until(lambda: len(cloud.seeing.asked) > asked)
         assert cloud.seeing.asked[-1] is False
+
+
+async def test_the_list_shows_what_a_sandbox_costs_and_used_of_late_and_the_cap_comes_with_an_offer(
+    tmp_path: Path,
+) -> None:
+    cloud = FakeCloud(sandboxes=[sandbox("api")])
+    cloud.seeing.history = busy_hour(clock.now())
+    async with dashboard(tmp_path, cloud, size=(200, 30)) as driver:
+        await driver.press("z")
+        await driver.until(lambda: "▁▂▄▆█▇" in driver.text())
+        (row,) = [text for text in driver.text().splitlines() if "▁▂▄▆█▇" in text]
+        assert "~$0.13" in row and "PER HOUR" in driver.text()
+        driver.main.services.events.record(
+            context="local",
+            kind="sandbox.cap",
+            subject="api",
+            actor="platform",
+            data={"minutes": 5, "hint": "sbx cp -r api:/work . saves its files"},
+        )
+        await driver.until(lambda: any("saves its files; D saves them here" in told for told in driver.toasts()))
+        await driver.press("D")
+        await driver.until(lambda: "./api-work" in driver.text())

@@ -128,6 +128,10 @@ async def test_a_flood_leaves_keys_answered_and_memory_bounded(scene: GuestScene
         assert transcript.end - transcript.first <= 10_001
         await driver.press("ctrl+c")
         await driver.until(lambda: not transcript.is_running)
+        # What it had said by then would take long to be shown, and is more than is kept.
+        last = transcript.line(transcript.end - 1)
+        assert last is not None and last.text.endswith(" left out")
+        await driver.until(lambda: status(driver).startswith("dropped"))
 
 
 async def test_a_whole_screen_is_offered_the_terminal_and_kept_out_of_the_lines(scene: GuestScene) -> None:

@@ -16,7 +16,7 @@ from sbxtui.core.errors import Conflict
 from sbxtui.core.model import SandboxState
 from sbxtui.services.sync.desk import Found, Item
 from sbxtui.services.sync.model import Mode
-from sbxtui.services.sync.syncs import SyncSpec
+from sbxtui.services.sync.spec import SyncSpec
 from sbxtui.settings import Settings, Ui
 from sbxtui.tui.screens.choose import ChooseScreen
 from sbxtui.tui.screens.confirm import ConfirmScreen

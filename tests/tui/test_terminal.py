@@ -20,14 +20,19 @@ from pathlib import Path
 
 import pytest
 
+from sbxtui.settings import Settings
 from sbxtui.tui.terminal import LosableFile
 from tests.architecture.source import ROOT
+from tests.support.fake_services import FakeCloud, FakeServices, home_at
 from tests.tui.driving import tab_key
+from tests.tui.terminal_app import HOSTILE
 
 DEADLINE_S = 60.0
 _PAUSE_S = 0.3
 _LEAVE_ALTERNATE_SCREEN = b"\x1b[?1049l"
 _SHOW_CURSOR = b"\x1b[?25h"
+_ALTERNATE_SCREEN = b"\x1b[?1049h"
+_LFLAG = 3
 
 
 @dataclass(slots=True)
@@ -46,6 +51,13 @@ class Terminal:
         while wanted not in self.written[self._from :]:
             assert time.monotonic() < deadline, bytes(self.written[-2_000:])
             self._read(0.1)
+
+    def wait_for_quiet(self) -> None:
+        """Wait until what is typed is not shown any more."""
+        deadline = time.monotonic() + DEADLINE_S
+        while termios.tcgetattr(self.slave)[_LFLAG] & termios.ECHO:
+            assert time.monotonic() < deadline and self.process.poll() is None
+            self._read(0.001)
 
     def settle(self) -> None:
         """Read until nothing more comes for a moment, as a person waits before the next key."""
@@ -70,7 +82,7 @@ class Terminal:
 
     def is_restored(self) -> bool:
         """Whether the terminal is as it was found."""
-        left = self.written.rfind(_LEAVE_ALTERNATE_SCREEN) > self.written.rfind(b"\x1b[?1049h") >= 0
+        left = self.written.rfind(_LEAVE_ALTERNATE_SCREEN) > self.written.rfind(_ALTERNATE_SCREEN) >= 0
         return left and _SHOW_CURSOR in self.written and termios.tcgetattr(self.slave) == self.before
 
     def _read(self, timeout_s: float) -> None:
@@ -80,8 +92,11 @@ class Terminal:
 
 
 @contextmanager
-def terminal(home: Path, *options: str, **variables: str) -> Iterator[Terminal]:
-    """The dashboard with its first live rows on screen; ended afterwards if it still runs."""
+def terminal(home: Path, *options: str, is_opened: bool = True, **variables: str) -> Iterator[Terminal]:
+    """The dashboard with its first live rows on screen; ended afterwards if it still runs.
+
+    Where not `is_opened`, it has only just made the terminal quiet.
+    """
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     before = termios.tcgetattr(slave)
@@ -94,7 +109,10 @@ def terminal(home: Path, *options: str, **variables: str) -> Iterator[Terminal]:
     )
     try:
         found = Terminal(process, master, slave, before)
-        found.read_until(b" live ")
+        if is_opened:
+            found.read_until(b" live ")
+        else:
+            found.wait_for_quiet()
         yield found
     finally:
         if process.poll() is None:
@@ -110,6 +128,27 @@ def test_it_opens_shows_rows_and_leaves_the_terminal_as_it_found_it(tmp_path: Pa
         term.send("q")
         assert term.wait() == 0
         assert term.is_restored()
+
+
+def test_what_is_typed_while_it_opens_is_not_shown_and_is_done_once_it_is_there(tmp_path: Path) -> None:
+    with terminal(tmp_path, is_opened=False) as term:
+        term.send("e42\r")
+        term.read_until(b"ran 42")
+        assert b"e42" not in term.written[: term.written.find(_ALTERNATE_SCREEN)]
+        term.settle()
+        term.send("\x1b")
+        term.read_until(b"1 Overview")
+        term.send("q")
+        assert term.wait() == 0
+        assert term.is_restored()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_ended_while_it_opens_it_gives_the_terminal_back(tmp_path: Path, number: signal.Signals) -> None:
+    with terminal(tmp_path, is_opened=False) as term:
+        term.process.send_signal(number)
+        assert term.wait() != 0
+        assert termios.tcgetattr(term.slave) == term.before
 
 
 def test_a_hang_up_ends_it_with_the_terminal_restored(tmp_path: Path) -> None:
@@ -174,6 +213,41 @@ def test_what_a_sandbox_says_reaches_the_terminal_as_text_only(tmp_path: Path) -
         assert re.search(rb"\x1b\](52|0|2);", written) is None
         assert b"\x1b[2J" not in written
         assert "\x9b".encode() not in written and "\u202e".encode() not in written
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("osc9", rb"\x1b\]9;([^\x07]*)\x07"),
+        ("osc777", rb"\x1b\]777;notify;sbx;([^\x07]*)\x07"),
+        ("bell", rb"\x07()"),
+    ],
+)
+def test_trouble_is_told_to_the_terminal_and_no_word_of_it_is_a_command(tmp_path: Path, how: str, told: bytes) -> None:
+    with terminal(tmp_path, f"notify={how}") as term:
+        term.settle()
+        term.send("")
+        before = len(term.written)
+        somewhere = FakeServices(Settings(home=home_at(tmp_path)), FakeCloud())
+        somewhere.events.record(
+            context="local",
+            kind="trouble.link",
+            subject=f"api{HOSTILE}",
+            actor="watch",
+            data={"reason": f"first; \x1b\\second\x07 \x1b]777;notify;x;y\x07 {HOSTILE} {'long ' * 100}"},
+        )
+        somewhere.close()
+        term.read_until(b"\x07")
+        term.settle()
+        term.send("q")
+        assert term.wait() == 0
+        # Textual says which shape the mouse has.
+        written = re.sub(rb"\x1b\]22;[a-z-]*\x07", b"", bytes(term.written[before:]))
+        [words] = re.findall(told, written)
+        # One terminal command in all, and in its words nothing that ends it, begins another or is another part of it.
+        assert written.count(b"\x07") == 1 and written.count(b"\x1b]") == (how != "bell")
+        assert words.decode().isprintable() and b";" not in words and len(words) < 200
+        assert how == "bell" or (words.startswith(b"api") and b"its sync halted: first, second" in words)
 
 
 def test_keys_that_arrive_in_one_burst_go_where_each_belongs(tmp_path: Path) -> None:

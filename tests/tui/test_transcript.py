@@ -7,6 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sbxtui.tui.feeding import Keys, last_of
 from sbxtui.tui.widgets.transcript import MAX_LINE_CHARS, Kind, Line, Transcript
 
 
@@ -112,3 +113,22 @@ def test_the_size_of_what_is_kept_is_bounded_too() -> None:
         transcript.feed("out", b"y" * 99 + b"\n")
     assert len(lines_of(transcript)) <= 11
     assert transcript.dropped >= 89
+
+
+def test_of_many_pieces_the_last_that_hold_so_much_are_kept_and_those_before_are_counted() -> None:
+    pieces = [("out", b"12345"), ("err", b"678"), ("out", b"9")]
+    assert [last_of(pieces, limit) for limit in (1, 2, 4, 5, 99)] == [
+        (pieces[2:], 8),
+        (pieces[1:], 5),
+        (pieces[1:], 5),
+        (pieces, 0),
+        (pieces, 0),
+    ]
+
+
+def test_a_key_holds_a_flood_back_for_a_moment_and_the_next_ones_do_not_make_it_longer() -> None:
+    keys = Keys()
+    keys.pressed()
+    until = keys.quiet_until
+    keys.pressed()
+    assert keys.quiet_until == until > 0

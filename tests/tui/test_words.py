@@ -93,13 +93,16 @@ def test_columns_fit_within_their_width_and_name_and_state_never_go(width: int) 
 
 @pytest.mark.parametrize(
     ("wrong_width", "order"),
-    [(0, ["WHY", "IMAGE", "NET", "ISOLATION", "AGE"]), (40, ["IMAGE", "NET", "WHY", "ISOLATION", "AGE"])],
+    [
+        (0, ["WHY", "CPU 5MIN", "PER HOUR", "IMAGE", "SO FAR", "NET", "ISOLATION", "AGE"]),
+        (40, ["CPU 5MIN", "PER HOUR", "IMAGE", "SO FAR", "NET", "WHY", "ISOLATION", "AGE"]),
+    ],
 )
 def test_columns_go_in_an_order_and_the_reason_later_while_something_is_wrong(
     wrong_width: int, order: list[str]
 ) -> None:
     shown = [
-        frozenset(slot.column.name for slot in layout(width, wrong_width=wrong_width)) for width in range(120, 29, -1)
+        frozenset(slot.column.name for slot in layout(width, wrong_width=wrong_width)) for width in range(150, 29, -1)
     ]
     gone = [name for wide, narrow in pairwise(shown) for name in wide - narrow]
     assert gone == order

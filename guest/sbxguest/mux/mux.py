@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from sbxguest.mux import frames
-from sbxguest.mux.frames import FrameType, MuxFrame, checked_whole, encode, json_frame, whole
+from sbxguest.mux.frames import FrameReader, FrameType, MuxFrame, Part, checked_whole, encode, json_frame, whole
 from sbxguest.mux.stream import Stream
 from sbxguest.wire import BadFrame
 
@@ -25,10 +25,7 @@ class Sink(Protocol):
         """Something came, or an end: pull it from the stream when there is room for it."""
 
     def on_credit(self) -> None:
-        """The other end took something."""
-
-    def on_opened(self) -> None:
-        """The other end has connected."""
+        """The other end took something, or takes more than it said before: there may be room to write again."""
 
     def on_reset(self, code: str, message: str) -> None:
         """The stream is no more; `code` is empty, or why it was refused."""
@@ -58,6 +55,8 @@ class Mux:
         self._sinks: dict[int, Sink] = {}
         self._opened = 0
         self._peer_made = ""
+        self._piece_bytes = frames.PAYLOAD_BYTES
+        self._reader = FrameReader()
         self._hello = b""
         self._owes_sign = False
         self._untold: dict[int, Stream] = {}
@@ -69,13 +68,14 @@ class Mux:
     def link(self) -> None:
         """A new connection is there: HELLO is what it sends first."""
         self.is_linked = False
+        self._reader = FrameReader()
         for kept in (self._control, self._ready, self._untold):
             kept.clear()
         entries: list[list[int]] = []
         for stream in self.streams.values():
             stream.is_queued = False
             entries.append([stream.id, *stream.incoming.told(), stream.incoming.window])
-        hello = {"made": self.made, "opened": self._opened, "streams": entries}
+        hello = {"made": self.made, "opened": self._opened, "payload": frames.MAX_PAYLOAD_BYTES, "streams": entries}
         self._hello = encode(json_frame(FrameType.HELLO, hello))
         self.on_ready()
 
@@ -83,54 +83,86 @@ class Mux:
         """The connection is gone; streams wait for the next one."""
         self.is_linked = False
 
-    def next_message(self) -> bytes:
-        """What to send next: all that is told, then a piece of each stream in turn; empty for nothing."""
+    def next_message(self) -> list[Part]:
+        """What to send next, in parts: all that is told, then a piece of each stream in turn; empty for nothing."""
         if self._hello:
             hello, self._hello = self._hello, b""
-            return hello
+            return [hello]
         if not self.is_linked:
-            return b""
-        parts = list(self._control)
+            return []
+        parts: list[Part] = list(self._control)
         self._control.clear()
         if self._owes_sign:
             self._owes_sign = False
-            parts.append(encode(MuxFrame(FrameType.PONG)))
+            parts.append(frames.head(FrameType.PONG))
         size_bytes = 0
         while self._ready and size_bytes < frames.MESSAGE_BYTES:
             stream = self._ready.popleft()
             stream.is_queued = False
-            piece = stream.out.take() if stream.id in self.streams else None
-            if piece is not None:
-                at, data = piece
-                frame_type = FrameType.DATA if data else FrameType.FIN
-                parts += (frames.head(frame_type, stream.id, at, len(data)), data)
-                size_bytes += len(data)
-                self.moved_bytes += len(data)
-                self._queue(stream)
-        if parts:
+            if stream.id in self.streams:
+                size_bytes += self._put(stream, parts)
+        if parts and self._untold:
             parts += self._credits()
-        return b"".join(parts)
+        return parts
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `next_message` has something now."""
+        return bool(self._hello or self._ready or self._control or self._owes_sign)
+
+    def _put(self, stream: Stream, parts: list[Part]) -> int:
+        """A piece of a stream, if it has one to send; of how many bytes."""
+        piece = stream.out.take(min(self._piece_bytes, frames.SHARED_BYTES) if self._ready else self._piece_bytes)
+        if piece is None:
+            return 0
+        at, data = piece
+        size_bytes = sum(map(len, data))
+        parts.append(frames.head(frames.DATA if data else frames.FIN, stream.id, at, size_bytes))
+        parts += data
+        self.moved_bytes += size_bytes
+        self._queue(stream)
+        return size_bytes
 
     def _credits(self) -> list[bytes]:
         """What was taken and is not worth a message of its own."""
         untold = [stream for stream in self._untold.values() if stream.id in self.streams]
         self._untold.clear()
-        return [encode(MuxFrame(FrameType.CREDIT, one.id, one.incoming.told()[1])) for one in untold]
+        return [frames.head(frames.CREDIT, one.id, one.incoming.told()[1]) for one in untold]
 
-    def receive(self, message: bytes) -> None:
-        """Take in what came over the connection.
+    def receive(self, data: Part) -> None:
+        """Take in what came over the connection, of which nothing is kept where it lies.
 
         Raises:
             BadFrame: No such end sends that; the connection is of no further use.
         """
-        for frame in frames.decode(message):
-            if frame.type == FrameType.HELLO:
-                self._meet(frame.document())
-            elif self.is_linked:
-                self._take(frame)
+        # Pieces of one stream that came together go to its socket together.
+        fed: Stream | None = None
+        try:
+            for frame in self._reader.feed(data):
+                stream = self.streams.get(frame.stream) if self.is_linked else None
+                if fed is not None and (fed is not stream or frame.type != frames.DATA):
+                    arrived, fed = fed, None
+                    self._arrived(arrived)
+                if stream is None:
+                    self._take(frame)
+                elif frame.type == frames.DATA:
+                    stream.incoming.accept(frame.offset, frame.payload)
+                    self.moved_bytes += len(frame.payload)
+                    fed = stream
+                else:
+                    self._take_of(stream, frame)
+        finally:
+            if fed is not None:
+                self._arrived(fed)
 
     def _take(self, frame: MuxFrame) -> None:
+        if not self.is_linked:
+            if frame.type == FrameType.HELLO:
+                self._meet(frame.document())
+            return
         match frame.type:
+            case FrameType.HELLO:
+                raise BadFrame("a second HELLO")
             case FrameType.OPEN:
                 self._asked(frame)
             case FrameType.PING:
@@ -138,21 +170,23 @@ class Mux:
                 self.on_ready()
             case FrameType.GOAWAY:
                 self.goodbye = str(frame.document().get("message"))
-            case _ if (stream := self.streams.get(frame.stream)) is not None:
-                self._take_of(stream, frame)
 
     def _take_of(self, stream: Stream, frame: MuxFrame) -> None:
+        if frame.type == frames.CREDIT:
+            self._credited(stream, frame.offset)
+        elif frame.type == frames.FIN:
+            stream.incoming.accept_fin(frame.offset)
+            self._arrived(stream)
+        else:
+            self._take_word_of(stream, frame)
+
+    def _arrived(self, stream: Stream) -> None:
+        if (sink := self._sinks.get(stream.id)) is not None:
+            sink.on_data()
+        stream.incoming.keep()
+
+    def _take_word_of(self, stream: Stream, frame: MuxFrame) -> None:
         match frame.type:
-            case FrameType.DATA | FrameType.FIN:
-                if frame.type == FrameType.DATA:
-                    stream.incoming.accept(frame.offset, frame.payload)
-                    self.moved_bytes += len(frame.payload)
-                else:
-                    stream.incoming.accept_fin(frame.offset)
-                if (sink := self._sinks.get(stream.id)) is not None:
-                    sink.on_data()
-            case FrameType.CREDIT:
-                self._credited(stream, frame.offset)
             case FrameType.OPENED:
                 self._was_opened(stream, whole(frame.document(), "window", most=frames.WINDOW_BYTES))
             case FrameType.REFUSED:
@@ -180,11 +214,12 @@ class Mux:
     def _meet(self, told: Mapping[str, Any]) -> None:
         """Go on with what both ends know, and give up what only one does."""
         listed = told.get("streams")
-        if self.is_linked or not isinstance(listed, list):
+        if not isinstance(listed, list):
             raise BadFrame("a HELLO that makes no sense")
         is_same = self._peer_made in ("", str(told.get("made")))
         self._peer_made = str(told.get("made"))
         opened = whole(told, "opened", default=0)
+        self._piece_bytes = max(1, min(frames.DATA_BYTES, whole(told, "payload", default=frames.PAYLOAD_BYTES)))
         entries = dict(_entry(one) for one in listed)
         self.is_linked = True
         for stream_id in entries.keys() - self.streams.keys():
@@ -287,12 +322,13 @@ class Mux:
 
     def _was_opened(self, stream: Stream, window: int) -> None:
         stream.out.window = max(window, frames.FIRST_WINDOW_BYTES)
-        is_news = not stream.is_open and self._on_open is None
-        if is_news:
+        if self._on_open is None:
             stream.is_open = True
         self._queue(stream)
-        if is_news and (sink := self._sinks.get(stream.id)) is not None:
-            sink.on_opened()
+        # Nothing else tells a socket that filled the first, small window to go on: what fits into that is too little to
+        # be worth a word of credit in the window of now.
+        if (sink := self._sinks.get(stream.id)) is not None:
+            sink.on_credit()
 
     def _credited(self, stream: Stream, taken: int) -> None:
         stream.out.credit(taken)

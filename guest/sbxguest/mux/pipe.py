@@ -5,10 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from sbxguest.mux import near
+from sbxguest.mux.gather import Gatherer
 from sbxguest.mux.mux import Mux
 from sbxguest.mux.stream import Stream
 
-_UNSENT_BYTES = 64 * 1024
+# What goes to a socket at once; what it does not take is credited all the same.
+_AT_ONCE_BYTES = 256 * 1024
+
+
+def write_end(transport: asyncio.Transport) -> None:
+    """End our direction of a socket. One whose peer has gone meanwhile is given up: nobody else would notice."""
+    if transport.can_write_eof() and not transport.is_closing():
+        try:
+            transport.write_eof()
+        except OSError:
+            transport.abort()
 
 
 class Pipe(asyncio.Protocol):
@@ -23,6 +35,7 @@ class Pipe(asyncio.Protocol):
         self.mux = mux
         self.stream = stream
         self.transport: asyncio.Transport | None = None
+        self._gatherer: Gatherer | None = None
         self._may_write = True
         self._has_written_end = False
         self._is_paused = False
@@ -30,7 +43,8 @@ class Pipe(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Of asyncio."""
         self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(high=_UNSENT_BYTES)
+        self._gatherer = Gatherer(self.transport)
+        near.tune(transport.get_extra_info("socket"))
         if self.stream is not None:
             self.mux.attach(self.stream, self)
 
@@ -74,23 +88,29 @@ class Pipe(asyncio.Protocol):
         if stream is None or transport is None:
             return
         while stream.incoming.inbox and self._may_write:
-            transport.write(stream.incoming.pull())
+            self._write_some(stream, transport)
         if stream.incoming.is_ended and not self._has_written_end:
             self._has_written_end = True
             stream.incoming.pull_fin()
-            if transport.can_write_eof() and not transport.is_closing():
-                transport.write_eof()
+            write_end(transport)
         self.mux.took(stream)
         self._close_if_over()
+
+    def _write_some(self, stream: Stream, transport: asyncio.Transport) -> None:
+        incoming, piece = stream.incoming, stream.incoming.pull()
+        if not incoming.inbox or self._gatherer is None:
+            transport.write(piece)
+            return
+        parts, size = [piece], len(piece)
+        while incoming.inbox and (size := size + len(incoming.inbox[0])) <= _AT_ONCE_BYTES:
+            parts.append(incoming.pull())
+        self._gatherer.write(parts)
 
     def on_credit(self) -> None:
         """Of `Sink`."""
         if self._is_paused and self.stream is not None and not self.stream.out.is_full and self.transport is not None:
             self._is_paused = False
             self.transport.resume_reading()
-
-    def on_opened(self) -> None:
-        """Of `Sink`."""
 
     def on_reset(self, code: str, message: str) -> None:
         """Of `Sink`."""

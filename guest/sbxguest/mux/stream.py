@@ -5,13 +5,19 @@ In both directions FIN is the byte behind the last one.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 
-from sbxguest.mux.frames import DATA_BYTES, FIRST_WINDOW_BYTES
-from sbxguest.wire import BadFrame
+from sbxguest.mux.frames import FIRST_WINDOW_BYTES, Part
+from sbxguest.wire import KIB, BadFrame
 
-# Credit is told in parts of a window: one message for each taken piece would be as many as the pieces.
+# Credit is told in parts of a window: one message for each taken piece would be as many as the pieces. Where much comes
+# in little time, the other end is near and larger parts keep it going.
 _TELL_PARTS = 4
+_TELL_PARTS_FAST = 2
+_FAST_S = 0.01
+# Smaller pieces that lie side by side are kept as one: each costs more than its bytes.
+_SMALL_BYTES = 4 * KIB
 
 
 class Outgoing:
@@ -29,12 +35,17 @@ class Outgoing:
         self.end = 0
         self.window = FIRST_WINDOW_BYTES
         self.is_finished = False
-        self._kept = bytearray()
+        # What is kept, in the pieces it was written in; the first begins at `_start`, and what `sent` leads to is
+        # `_at` pieces and `_skip` bytes further on.
+        self._pieces: deque[bytes] = deque()
+        self._start = 0
+        self._at = 0
+        self._skip = 0
 
     @property
     def is_full(self) -> bool:
         """Whether as much waits as the other end lets us have under way."""
-        return len(self._kept) >= self.window
+        return self.end - self.base >= self.window
 
     @property
     def is_under_way(self) -> bool:
@@ -55,23 +66,39 @@ class Outgoing:
 
     def write(self, data: bytes) -> None:
         """Add bytes; what comes behind `finish` is dropped."""
-        if not self.is_finished:
-            self._kept += data
-            self.end += len(data)
+        if self.is_finished or not data:
+            return
+        pieces = self._pieces
+        self.end += len(data)
+        if pieces and len(data) < _SMALL_BYTES and len(pieces[-1]) < _SMALL_BYTES:
+            if self._at == len(pieces):
+                self._at, self._skip = self._at - 1, len(pieces[-1])
+            pieces[-1] += data
+        else:
+            pieces.append(data)
 
     def finish(self) -> None:
         """Nothing more will be written."""
         self.is_finished = True
 
-    def take(self) -> tuple[int, bytes] | None:
-        """The next piece to send with its offset; empty bytes stand for FIN, None for nothing."""
+    def take(self, most: int) -> tuple[int, list[Part]] | None:
+        """The next bytes to send, in parts, with their offset; no parts stand for FIN, None for nothing."""
         if not self.is_ready:
             return None
-        at = self.sent
-        start = at - self.base
-        data = bytes(memoryview(self._kept)[start : start + min(DATA_BYTES, self.window - start)])
-        self.sent = at + (len(data) or 1)
-        return at, data
+        at, left = self.sent, min(most, self.base + self.window - self.sent)
+        parts: list[Part] = []
+        while left and self._at < len(self._pieces):
+            piece, skip = self._pieces[self._at], self._skip
+            size = min(len(piece) - skip, left)
+            parts.append(piece if size == len(piece) else memoryview(piece)[skip : skip + size])
+            left -= size
+            self.sent += size
+            self._skip = skip + size
+            if self._skip == len(piece):
+                self._at, self._skip = self._at + 1, 0
+        if not parts:
+            self.sent += 1
+        return at, parts
 
     def credit(self, taken: int) -> None:
         """The other end has taken what lies before.
@@ -81,10 +108,14 @@ class Outgoing:
         """
         if taken > self.end + self.is_finished:
             raise BadFrame("credit for bytes that were never sent")
-        if taken > self.base:
-            del self._kept[: taken - self.base]
-            self.base = taken
-            self.sent = max(self.sent, taken)
+        if taken <= self.base:
+            return
+        self.base = taken
+        while self._pieces and self._start + len(self._pieces[0]) <= taken:
+            self._start += len(self._pieces.popleft())
+            self._at -= 1
+        if self.sent < taken:
+            self._go_to(taken)
 
     def rewind(self, received: int) -> None:
         """Over a new connection: go on behind what the other end has.
@@ -94,7 +125,15 @@ class Outgoing:
         """
         if not self.base <= received <= self.end + self.is_finished:
             raise BadFrame("a stream went on where it never was")
-        self.sent = received
+        self._go_to(received)
+
+    def _go_to(self, offset: int) -> None:
+        """Send what lies from there on next."""
+        self.sent = offset
+        self._at, self._skip = 0, min(offset, self.end) - self._start
+        while self._at < len(self._pieces) and self._skip >= len(self._pieces[self._at]):
+            self._skip -= len(self._pieces[self._at])
+            self._at += 1
 
 
 class Incoming:
@@ -110,9 +149,11 @@ class Incoming:
         self.received = 0
         self.taken = 0
         self.window = window
-        self.inbox: deque[bytes] = deque()
+        self.inbox: deque[Part] = deque()
         self.has_fin = False
+        self._fresh = 0
         self._told = 0
+        self._told_at_s = 0.0
 
     @property
     def is_ended(self) -> bool:
@@ -124,7 +165,7 @@ class Incoming:
         """How many bytes have left for the socket."""
         return self.taken - (self.has_fin and self.taken == self.received)
 
-    def accept(self, offset: int, data: bytes) -> None:
+    def accept(self, offset: int, data: Part) -> None:
         """Take in a piece; what is here already is left out.
 
         Raises:
@@ -132,10 +173,19 @@ class Incoming:
         """
         if offset > self.received or offset + len(data) > self.taken + self.window:
             raise BadFrame("bytes out of order, or more than the window")
-        rest = data[self.received - offset :]
+        rest = data[self.received - offset :] if offset < self.received else data
         if rest and not self.has_fin:
             self.inbox.append(rest)
+            self._fresh += 1
             self.received += len(rest)
+
+    def keep(self) -> None:
+        """What came since the last time and has not left lies where others will write: make it our own."""
+        inbox = self.inbox
+        for at in range(max(0, len(inbox) - self._fresh), len(inbox)):
+            if isinstance(inbox[at], memoryview):
+                inbox[at] = bytes(inbox[at])
+        self._fresh = 0
 
     def accept_fin(self, offset: int) -> None:
         """The other end's bytes end at `offset`.
@@ -150,7 +200,7 @@ class Incoming:
         self.has_fin = True
         self.received += 1
 
-    def pull(self) -> bytes:
+    def pull(self) -> Part:
         """The next piece to leave for the socket."""
         data = self.inbox.popleft()
         self.taken += len(data)
@@ -164,12 +214,16 @@ class Incoming:
     def is_credit_due(self) -> bool:
         """Whether what was taken is worth a message of its own: a part of the window, or the end."""
         untold = self.taken - self._told
-        is_over = self.has_fin and self.taken == self.received
-        return untold > 0 and (is_over or untold >= self.window // _TELL_PARTS)
+        if self.has_fin and self.taken == self.received:
+            return untold > 0
+        if untold < self.window // _TELL_PARTS:
+            return False
+        return untold >= self.window // _TELL_PARTS_FAST or time.monotonic() - self._told_at_s > _FAST_S
 
     def told(self) -> tuple[int, int]:
         """What the other end is told now: received and taken."""
         self._told = self.taken
+        self._told_at_s = time.monotonic()
         return self.received, self.taken
 
 

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sbxguest.tree.contents import Unstable, digest_of, open_file
@@ -22,7 +22,7 @@ from sbxguest.tree.report import TreeError, code_of
 from sbxguest.tree.root import FOLDER_FLAGS, Root, file_state, look, split, state_of
 from sbxguest.tree.stage import Stage
 from sbxguest.tree.swap import Changed, put_in_place, take_away
-from sbxguest.tree.trash import Trash
+from sbxguest.tree.trash import Trash, bytes_on_disk
 
 _NEW_MODE = 0o644
 _EXECUTABLE_BITS = 0o111
@@ -90,7 +90,7 @@ class Applier:
         self.trash = trash
         self._own = own
         self._check = check
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._folder: tuple[bytes, int] = (b"", -1)
 
     def dress(self, fd: int, is_executable: bool) -> None:
@@ -127,11 +127,21 @@ class Applier:
             self.stage.drop(content)
         return result
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else changes the tree during the block: in two folders at a time, none could be held open."""
+        with self._lock:
+            try:
+                yield
+            finally:
+                self.forget()
+
     def forget(self) -> None:
-        """Let go of the folder that is held open from one operation to the next. Do so when a pause comes."""
+        """Let go of the folders that are held open from one operation to the next. Do so when a pause comes."""
         # Another batch may be in that folder just now.
         with self._lock:
             self._leave()
+            self.trash.let_go()
 
     def _leave(self) -> None:
         path, fd = self._folder
@@ -156,6 +166,7 @@ class Applier:
         if found is not None and stat.S_ISDIR(found.st_mode) is not (op.kind is OpKind.RMDIR):
             number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.ENOTDIR
             raise OSError(number, os.strerror(number))
+        placed: os.stat_result | None = None
         match op.kind:
             case OpKind.MKDIR:
                 self._make_folder(op, name, fd)
@@ -164,8 +175,24 @@ class Applier:
             case OpKind.CHMOD:
                 self._change_mode(op, name, fd, found)
             case _:
-                self._replace(step, name, fd, found)
-        return _made(op, name, fd)
+                placed = self._replace(step, name, fd, found)
+        return self._made(op, name, fd, placed)
+
+    def _made(self, op: Op, name: bytes, fd: int, placed: os.stat_result | None) -> State | None:
+        """What stands there after an operation; `placed` is what was put there, as the disk told before."""
+        if op.goal is None:
+            return None
+        found = look(name, fd)
+        if not stat.S_ISREG(found.st_mode):
+            return state_of(found, name, fd)
+        # The content of a changed mode is what was expected; an expectation by stamp alone does not say it.
+        content = op.expect.content if op.kind is OpKind.CHMOD and op.expect is not None else op.goal.content
+        return file_state(found, content, is_exact=self._is_proved_to_be(placed, found))
+
+    def _is_proved_to_be(self, placed: os.stat_result | None, found: os.stat_result) -> bool:
+        """Whether nobody wrote to a file between the two looks, and whatever is written later shows in its stamp."""
+        is_same = placed is not None and (placed.st_ino, placed.st_mtime_ns) == (found.st_ino, found.st_mtime_ns)
+        return is_same and self.stage.has_exact_times
 
     def _make_folder(self, op: Op, name: bytes, fd: int) -> None:
         try:
@@ -188,20 +215,22 @@ class Applier:
         finally:
             os.close(file)
 
-    def _replace(self, step: _Step, name: bytes, fd: int, found: os.stat_result | None) -> None:
-        """`PUT`, `LINK` and `DELETE`: the new comes, the old goes, or both."""
+    def _replace(self, step: _Step, name: bytes, fd: int, found: os.stat_result | None) -> os.stat_result | None:
+        """`PUT`, `LINK` and `DELETE`: the new comes, the old goes, or both. Returns what was told of the new before."""
         op, incoming = step.op, self.stage.incoming_fd
         new = self._prepared(step, found)
         try:
             if found is None:
                 move_to_free_name(new, incoming, name, fd)
-                return
+                return None
             entry = Entry(op.path, _old_state(op, found, name, fd))
-            with self.trash.slot(step.batch_id, step.seq, entry) as (slot, slot_fd):
-                if new:
-                    put_in_place(new, incoming, name, fd, found, slot, slot_fd)
+            placed = self._dressed_like(found, step, new) if new else None
+            with self.trash.slot(step.batch_id, step.seq, entry, bytes_on_disk(found)) as (slot, slot_fd):
+                if placed is not None:
+                    put_in_place(new, incoming, placed.st_ino, name, fd, found, slot, slot_fd)
                 else:
                     take_away(name, fd, found, slot, slot_fd)
+            return placed
         except (FileExistsError, Changed):
             self._expect(op, name, fd)
             # What was expected stands there again: somebody else is at it, and the caller may ask once more.
@@ -220,18 +249,30 @@ class Applier:
             os.symlink(goal.content, link, dir_fd=incoming)
             return link
         is_new = found is None or not stat.S_ISREG(found.st_mode)
-        if is_new and step.is_dressed:
-            return step.content
-        fd = os.open(step.content, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=incoming)
-        try:
-            if found is None or is_new:
+        if is_new and not step.is_dressed:
+            with self._content(step) as fd:
                 self.dress(fd, goal.is_executable)
-            else:
-                _keep_owner(fd, found)
-                os.fchmod(fd, _with_bit(found.st_mode & 0o777, goal.is_executable))
+        return step.content
+
+    def _dressed_like(self, found: os.stat_result, step: _Step, new: str) -> os.stat_result:
+        """Give a content owner and mode of the file it replaces; returns what the disk told of it, or of a link."""
+        fresh = look(new, self.stage.incoming_fd)
+        if stat.S_ISREG(found.st_mode) and stat.S_ISREG(fresh.st_mode):
+            mode = _with_bit(found.st_mode & 0o777, step.op.goal is not None and step.op.goal.is_executable)
+            # Most files have what every new one gets.
+            if stat.S_IMODE(fresh.st_mode) != mode or _owners(fresh) != _owners(found):
+                with self._content(step) as fd:
+                    _keep_owner(fd, found)
+                    os.fchmod(fd, mode)
+        return fresh
+
+    @contextlib.contextmanager
+    def _content(self, step: _Step) -> Iterator[int]:
+        fd = os.open(step.content, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.stage.incoming_fd)
+        try:
+            yield fd
         finally:
             os.close(fd)
-        return step.content
 
     def _expect(self, op: Op, name: bytes, fd: int) -> os.stat_result | None:
         """What stands there, if that is what was expected.
@@ -245,6 +286,9 @@ class Applier:
             if op.expect is None:
                 return None
             raise (_AlreadyDone(None) if op.goal is None else _Mismatch(None)) from None
+        # Of nearly everything this is all that is asked.
+        if op.expect is not None and op.expect.is_still(found):
+            return found
         state = state_of(found, name, fd)
         if state is None:
             raise _Mismatch(None, "special_file")
@@ -253,23 +297,11 @@ class Applier:
         if state.kind is Kind.FILE and _is_content_needed(op):
             digest, found, at_ns = digest_of(name, fd, self._check)
             state = file_state(found, digest, at_ns)
-        if op.goal is not None and op.goal.is_same(state):
+        if op.goal == state:
             raise _AlreadyDone(state)
-        if op.expect is None or not _has_content(op.expect) or not op.expect.is_same(state):
+        if op.expect is None or not _has_content(op.expect) or op.expect != state:
             raise _Mismatch(state)
         return found
-
-
-def _made(op: Op, name: bytes, fd: int) -> State | None:
-    """What stands there after an operation."""
-    if op.goal is None:
-        return None
-    found = look(name, fd)
-    if not stat.S_ISREG(found.st_mode):
-        return state_of(found, name, fd)
-    # The content of a changed mode is what was expected; an expectation by stamp alone does not say it.
-    content = op.expect.content if op.kind is OpKind.CHMOD and op.expect is not None else op.goal.content
-    return file_state(found, content)
 
 
 def _old_state(op: Op, found: os.stat_result, name: bytes, fd: int) -> State:
@@ -280,6 +312,10 @@ def _old_state(op: Op, found: os.stat_result, name: bytes, fd: int) -> State:
     if state is None:
         raise _Mismatch(None, "special_file")
     return state
+
+
+def _owners(found: os.stat_result) -> tuple[int, int]:
+    return found.st_uid, found.st_gid
 
 
 def _keep_owner(fd: int, found: os.stat_result) -> None:

@@ -5,25 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sbxguest import wire
 from sbxguest.tree.apply import Applier
 from sbxguest.tree.blobs import Blobs
 from sbxguest.tree.contents import Unstable, open_file
-from sbxguest.tree.entry import BadRecord, Kind, State, new_digest
+from sbxguest.tree.entry import BadRecord, State, new_digest
 from sbxguest.tree.frames import INLINE_BYTES, TreeFrame, decode_trailer, sound_frames
 from sbxguest.tree.journal import BatchJournal, mark_of
 from sbxguest.tree.ops import Op, OpKind, Outcome, Result, Source, decode_op
 from sbxguest.tree.report import TreeError, code_of
 from sbxguest.tree.root import split
-from sbxguest.tree.stage import Incoming, copied
+from sbxguest.tree.stage import Incoming, copied, kept
 
 MAX_OPS = 20_000
 MAX_BYTES = 256 * wire.MIB
-_OPS_PER_LOOK = 64
+# Whoever else changes the tree waits for so many operations, or so long; folders are held open no longer, either.
+_OPS_PER_TURN, _TURN_S = 64, 0.05
 
 
 @dataclass(slots=True)
@@ -98,8 +100,13 @@ class Batch:
         if not self._is_whole:
             raise BadRecord("the batch was cut off")
 
-    def results(self) -> Iterator[Result]:
+    def results(self, on_made: Callable[[bytes, State | None], None] = lambda path, state: None) -> Iterator[Result]:
         """Make the operations in order, and say what became of each.
+
+        They are made some at a time, with no other batch in between; what is not asked for may be made already.
+
+        Args:
+            on_made: Called with what stands at a path as soon as it does.
 
         Raises:
             BadRecord: The end of the batch has not come: nothing was done. TreeError: The tree's root is gone.
@@ -109,15 +116,29 @@ class Batch:
         for seq, pending in enumerate(self._pending):
             pending.done = self._journal.find(seq, pending.mark)
         uses = Counter(_blob_of(pending) for pending in self._pending)
-        for seq, pending in enumerate(self._pending):
-            if seq % _OPS_PER_LOOK == 0:
-                self._applier.forget()
-                self._applier.root.check()
-            blob = _blob_of(pending)
-            if blob:
-                uses[blob] -= 1
-                self._take_blob(pending, blob, is_last=not uses[blob])
-            yield pending.done or self._made(seq, pending)
+        at = 0
+        while at < len(self._pending):
+            some = self._some(at, uses, on_made)
+            at += len(some)
+            yield from some
+
+    def _some(self, first: int, uses: Counter[bytes], on_made: Callable[[bytes, State | None], None]) -> list[Result]:
+        """Make what comes next, for as long as nobody is kept waiting for it."""
+        made: list[Result] = []
+        until_s = time.monotonic() + _TURN_S
+        with self._applier.alone():
+            self._applier.root.check()
+            for seq, pending in enumerate(self._pending[first : first + _OPS_PER_TURN], first):
+                if blob := _blob_of(pending):
+                    uses[blob] -= 1
+                    self._take_blob(pending, blob, is_last=not uses[blob])
+                result = pending.done or self._made(seq, pending)
+                if result.outcome is Outcome.DONE:
+                    on_made(pending.op.path, result.state)
+                made.append(result)
+                if time.monotonic() > until_s:
+                    break
+        return made
 
     def _made(self, seq: int, pending: _Pending) -> Result:
         content, pending.content = pending.content, ""
@@ -126,10 +147,6 @@ class Batch:
         if result.outcome is Outcome.DONE:
             self._journal.add(pending.mark, result)
         return result
-
-    def path_of(self, seq: int) -> bytes:
-        """Where an operation is made."""
-        return self._pending[seq].op.path
 
     def abort(self) -> None:
         """Forget what was not made, and let go. Safe to repeat, and while another thread still writes."""
@@ -175,21 +192,27 @@ class Batch:
             raise TreeError("too_large", "this content must be uploaded by itself, or the batch be divided")
         if packed and len(packed) != op.size_bytes:
             raise BadRecord("a content is not as long as was said")
-        is_wanted = pending.done is None
-        if is_wanted:
-            self._open_incoming(pending)
-        if packed or not op.size_bytes:
-            self._take_piece(packed)
-        elif self._incoming is None:
+        is_here = bool(packed) or not op.size_bytes
+        if pending.done is None and op.goal is not None:
+            self._take_in(pending, op.goal, packed if is_here else None)
+        if not is_here and self._incoming is None:
             self._skip_bytes = op.size_bytes
 
-    def _open_incoming(self, pending: _Pending) -> None:
-        op = pending.op
+    def _take_in(self, pending: _Pending, goal: State, content: bytes | None) -> None:
+        """Keep a content, or begin to if it is still to come (None)."""
+        stage, make_room, dress = self._applier.stage, self._applier.trash.make_room, self._applier.dress
+
+        def dressed(fd: int) -> None:
+            dress(fd, goal.is_executable)
+
         try:
-            goal = op.goal or State(Kind.FILE)
-            make_room, dress = self._applier.trash.make_room, self._applier.dress
-            self._incoming = Incoming(self._applier.stage, goal.content, op.size_bytes, make_room)
-            self._incoming.dress(lambda fd: dress(fd, goal.is_executable))
+            if content is not None:
+                pending.content = kept(stage, content, goal.content, make_room, dressed)
+                return
+            self._incoming = Incoming(stage, goal.content, pending.op.size_bytes, make_room)
+            self._incoming.dress(dressed)
+        except TreeError as exc:
+            pending.problem = exc.code
         except OSError as exc:
             pending.problem = code_of(exc)
 

@@ -57,7 +57,9 @@ def digest_of(name: bytes, folder_fd: int, check: Callable[[], None]) -> tuple[b
         at_ns = time.time_ns()
         fd, before = open_file(name, folder_fd)
         try:
-            digest, left = new_digest(), before.st_size
+            first = os.read(fd, min(_CHUNK_BYTES, before.st_size))
+            digest, left = new_digest(first), before.st_size - len(first)
+            check()
             # No further than it was long: a file that grows as fast as it is read would never end.
             while left > 0 and (chunk := os.read(fd, min(_CHUNK_BYTES, left))):
                 check()

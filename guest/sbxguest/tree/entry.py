@@ -8,6 +8,8 @@ that nothing is told about the path but a word for why.
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,10 +24,13 @@ DIGEST_BYTES = 32
 RACY_NS = 2_000_000_000
 MAX_PATH_BYTES = 4095
 
-_STATE = struct.Struct(">BBHQqqQ")
+_STATE, _STATE_HEAD = struct.Struct(">BBHQqqQ"), struct.Struct(">BBH")
+# Where in a state its content begins.
+CONTENT_AT = _STATE.size
 _LENGTH = struct.Struct(">H")
 _NO_NAMES = frozenset((b"", b".", b".."))
 _EXECUTABLE, _HAS_STAMP, _RACY = 1, 2, 4
+_NO_FIGURES = (0, 0, 0, 0)
 
 
 class BadRecord(TreeError):
@@ -45,6 +50,8 @@ class Kind(StrEnum):
 
 _CODES = {Kind.FILE: 1, Kind.DIR: 2, Kind.LINK: 3}
 _KINDS = {code: kind for kind, code in _CODES.items()}
+_FILE_CODE, _DIR_CODE = _CODES[Kind.FILE], _CODES[Kind.DIR]
+_NOTHING = _STATE.pack(0, 0, 0, *_NO_FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +73,130 @@ class Stamp:
     is_racy: bool = field(default=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """What stands, or shall stand, at a path.
+class State(bytes):
+    """What stands, or shall stand, at a path: the bytes that say so on the wire, for very many are held at once.
 
-    Attributes:
+    Two are equal if kind, content and executable bit are, whatever their stamps say.
+
+    Args:
         kind: File, folder or link.
         content: A file's digest or a link's target; empty for a folder, and for a file nobody has read.
         is_executable: Of a file.
         stamp: None where none is known, as in what shall be.
     """
 
-    kind: Kind
-    content: bytes = b""
-    is_executable: bool = False
-    stamp: Stamp | None = None
+    __slots__ = ()
 
-    def is_same(self, other: State | None) -> bool:
-        """Whether kind, content and executable bit are equal, whatever the stamps say."""
-        return other is not None and (self.kind, self.content, self.is_executable) == (
-            other.kind,
-            other.content,
-            other.is_executable,
-        )
+    def __new__(
+        cls, kind: Kind, content: bytes = b"", is_executable: bool = False, stamp: Stamp | None = None
+    ) -> State:
+        """Pack it."""
+        flags, figures = _EXECUTABLE if is_executable else 0, _NO_FIGURES
+        if stamp is not None:
+            flags |= _HAS_STAMP | (_RACY if stamp.is_racy else 0)
+            figures = (stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns, stamp.inode)
+        return bytes.__new__(cls, _STATE.pack(_CODES[kind], flags, len(content), *figures) + content)
+
+    @classmethod
+    def packed(cls, data: bytes) -> State:
+        """The state that all of `data` says; its kind is one there is."""
+        return bytes.__new__(cls, data)
+
+    @classmethod
+    def of_file(cls, found: os.stat_result, digest: bytes, *, is_racy: bool) -> State:
+        """A file's state by what the disk says of it, packed at once, for there is one for each file.
+
+        Raises:
+            struct.error: A time of it is none that a record holds.
+        """
+        flags = _HAS_STAMP | (_RACY if is_racy else 0) | (_EXECUTABLE if found.st_mode & stat.S_IXUSR else 0)
+        figures = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+        return bytes.__new__(cls, _STATE.pack(_FILE_CODE, flags, len(digest), *figures) + digest)
+
+    @property
+    def kind(self) -> Kind:
+        """File, folder or link."""
+        return _KINDS[self[0]]
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether things can stand below it."""
+        return self[0] == _DIR_CODE
+
+    @property
+    def content(self) -> bytes:
+        """A file's digest, a link's target."""
+        return self[_STATE.size :]
+
+    @property
+    def is_executable(self) -> bool:
+        """Of a file."""
+        return bool(self[1] & _EXECUTABLE)
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """What the disk said of it."""
+        _, flags, _, size_bytes, mtime_ns, ctime_ns, inode = _STATE.unpack_from(self)
+        if not flags & _HAS_STAMP:
+            return None
+        return Stamp(size_bytes, mtime_ns, ctime_ns, inode, bool(flags & _RACY))
+
+    @property
+    def size_bytes(self) -> int:
+        """How long a file is, as far as that is known."""
+        return int(_STATE.unpack_from(self)[3])
+
+    def is_still(self, found: os.stat_result, *, can_be_racy: bool = False) -> bool:
+        """Whether what the disk says proves that this stands there: a file whose content is known, or a folder.
+
+        With `can_be_racy` it is enough if it seems so.
+        """
+        code, flags, length, size_bytes, mtime_ns, ctime_ns, inode = _STATE.unpack_from(self)
+        if ctime_ns != found.st_ctime_ns or inode != found.st_ino or mtime_ns != found.st_mtime_ns:
+            return False
+        if not flags & _HAS_STAMP or (flags & _RACY and not can_be_racy):
+            return False
+        mode = found.st_mode
+        if code == _DIR_CODE:
+            return stat.S_ISDIR(mode)
+        is_same = size_bytes == found.st_size and bool(flags & _EXECUTABLE) is bool(mode & stat.S_IXUSR)
+        return is_same and code == _FILE_CODE and length > 0 and stat.S_ISREG(mode)
+
+    def is_exactly(self, other: State | None) -> bool:
+        """Whether the stamps are the same, too."""
+        return other is not None and bytes.__eq__(self, other)
+
+    def has_content_of(self, other: State) -> bool:
+        """Whether both are the same but for the executable bit."""
+        return self[0] == other[0] and self[_STATE.size :] == other[_STATE.size :]
+
+    def with_executable(self, is_executable: bool) -> State:
+        """The same content with this bit; if it had another one, no stamp is known of it."""
+        return self if is_executable is self.is_executable else State(self.kind, self.content, is_executable)
+
+    def with_stamp(self, stamp: Stamp | None) -> State:
+        """The same with this stamp."""
+        if stamp is None:
+            content = self[_STATE.size :]
+            return State.packed(_STATE.pack(self[0], self[1] & _EXECUTABLE, len(content), *_NO_FIGURES) + content)
+        return State(self.kind, self.content, self.is_executable, stamp)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, State):
+            return NotImplemented
+        return not (self[1] ^ other[1]) & _EXECUTABLE and self.has_content_of(other)
+
+    def __ne__(self, other: object) -> bool:
+        # Else that of bytes counts, to which stamps are bytes like others.
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self[0], self[1] & _EXECUTABLE, self[_STATE.size :]))
+
+    def __repr__(self) -> str:
+        return f"State({self.kind}, {self.content!r}, {self.is_executable}, {self.stamp})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,29 +224,14 @@ class Note:
 Record = Entry | Note
 
 
-def new_digest() -> hashlib._Hash:
-    """A hash for contents, to be updated."""
-    return hashlib.sha256()
+def new_digest(content: bytes = b"") -> hashlib._Hash:
+    """A hash for contents, to be updated with what comes behind `content`."""
+    return hashlib.sha256(content)
 
 
 def encode_state(state: State | None) -> bytes:
     """The bytes of a state; None is "nothing stands there"."""
-    if state is None:
-        return _STATE.pack(0, 0, 0, 0, 0, 0, 0)
-    stamp, flags = state.stamp, _EXECUTABLE if state.is_executable else 0
-    if stamp is None:
-        return _STATE.pack(_CODES[state.kind], flags, len(state.content), 0, 0, 0, 0) + state.content
-    flags |= _HAS_STAMP | (_RACY if stamp.is_racy else 0)
-    head = _STATE.pack(
-        _CODES[state.kind],
-        flags,
-        len(state.content),
-        stamp.size_bytes,
-        stamp.mtime_ns,
-        stamp.ctime_ns,
-        stamp.inode,
-    )
-    return head + state.content
+    return _NOTHING if state is None else state
 
 
 def decode_state(data: bytes, at: int) -> tuple[State | None, int]:
@@ -147,23 +240,23 @@ def decode_state(data: bytes, at: int) -> tuple[State | None, int]:
     Raises:
         BadRecord: There is none.
     """
-    kind, flags, content, stamp, end = _state_at(data, at)
+    kind, end = _state_at(data, at)
     if not kind:
         return None, end
     if kind not in _KINDS:
         raise BadRecord(f"a record of the unknown kind {kind}")
-    return State(_KINDS[kind], content, bool(flags & _EXECUTABLE), stamp), end
+    return State.packed(data[at:end]), end
 
 
-def _state_at(data: bytes, at: int) -> tuple[int, int, bytes, Stamp | None, int]:
+def _state_at(data: bytes, at: int) -> tuple[int, int]:
+    """The code of the kind, and where the state ends."""
     start = at + _STATE.size
     if start > len(data):
         raise BadRecord("a record is cut off")
-    kind, flags, length, size_bytes, mtime_ns, ctime_ns, inode = _STATE.unpack_from(data, at)
+    kind, _, length = _STATE_HEAD.unpack_from(data, at)
     if start + length > len(data):
         raise BadRecord("a record is cut off")
-    stamp = Stamp(size_bytes, mtime_ns, ctime_ns, inode, bool(flags & _RACY)) if flags & _HAS_STAMP else None
-    return kind, flags, data[start : start + length], stamp, start + length
+    return kind, start + length
 
 
 def encode_record(record: Record) -> bytes:
@@ -172,7 +265,7 @@ def encode_record(record: Record) -> bytes:
     if isinstance(record, Entry):
         return head + encode_state(record.state)
     code = record.code.encode()
-    return head + _STATE.pack(0, 0, len(code), 0, 0, 0, 0) + code
+    return head + _STATE.pack(0, 0, len(code), *_NO_FIGURES) + code
 
 
 def decode_records(data: bytes) -> Iterator[Record]:
@@ -184,11 +277,12 @@ def decode_records(data: bytes) -> Iterator[Record]:
     at = 0
     while at < len(data):
         path, at = decode_path(data, at)
-        kind, flags, content, stamp, at = _state_at(data, at)
+        start = at
+        kind, at = _state_at(data, start)
         if not kind:
-            yield Note(path, content.decode("ascii", "replace"))
+            yield Note(path, data[start + _STATE.size : at].decode("ascii", "replace"))
         elif kind in _KINDS:
-            yield Entry(path, State(_KINDS[kind], content, bool(flags & _EXECUTABLE), stamp))
+            yield Entry(path, State.packed(data[start:at]))
         else:
             raise BadRecord(f"a record of the unknown kind {kind}")
 

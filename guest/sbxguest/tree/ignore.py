@@ -10,14 +10,17 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sbxguest.tree.glob import BadPatternError, name_regex, path_regex
+from sbxguest.tree.quick import Quick
 
 IGNORE_FILES = (b".gitignore", b".sbxignore")
-# For each folder of a tree, by its path and an open descriptor: the texts that hold in it, the weakest first.
-TextSource = Callable[[bytes, int], Sequence[bytes]]
+# For each folder of a tree, by its path, an open descriptor and the names in it, where they are known: the texts that
+# hold in it, the weakest first.
+TextSource = Callable[[bytes, int, Collection[bytes] | None], Sequence[bytes]]
 
 _MAX_RULES = 10_000
 _MAX_TEXT_BYTES = 1024 * 1024
@@ -28,6 +31,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
+    text: bytes
     pattern: re.Pattern[bytes]
     is_negated: bool
     needs_folder: bool
@@ -44,6 +48,7 @@ class Rules:
         globs: Those that fit names by wildcards.
         paths: Those that fit paths.
         any_glob: Fits what any of `globs` fits; None if there are none. `any_path` likewise.
+        quick: Tells of most names that no rule fits them, here or above; None if some rule fits paths.
     """
 
     above: Rules | None = None
@@ -53,6 +58,7 @@ class Rules:
     paths: Sequence[tuple[int, _Rule]] = ()
     any_glob: re.Pattern[bytes] | None = None
     any_path: re.Pattern[bytes] | None = None
+    quick: Quick | None = field(default_factory=Quick)
 
     def inside(self, folder: bytes, texts: Iterable[bytes]) -> Rules:
         """The rules that hold in `folder`, which lies directly below this one or is the root.
@@ -71,11 +77,16 @@ class Rules:
             return self
         # A folder without rules need not be asked for each name.
         above = self if self.names or self.globs or self.paths else self.above
-        return Rules(above, folder, names, globs, paths, _any_of(globs), _any_of(paths))
+        quick = None
+        if self.quick is not None and not paths:
+            quick = self.quick.with_rules(names, {rule.text: rule.pattern for _, rule in globs})
+        return Rules(above, folder, names, globs, paths, _any_of(globs), _any_of(paths), quick)
 
     def ignores(self, path: bytes, *, is_folder: bool) -> bool:
         """Whether what stands at `path`, directly in this folder, is left out. A link to a folder is no folder."""
         name = path[path.rfind(b"/") + 1 :]
+        if self.quick is not None and not self.quick.may_fit(name):
+            return False
         if name.lower() == b".git":
             return True
         rules: Rules | None = self
@@ -112,7 +123,7 @@ class RuleTable:
         self.texts = texts
         self._rules: dict[bytes, Rules | None] = {b"": Rules().inside(b"", texts.get(b"", ()))}
 
-    def read(self, folder: bytes, _fd: int = -1) -> Sequence[bytes]:
+    def read(self, folder: bytes, _fd: int = -1, _names: Collection[bytes] | None = None) -> Sequence[bytes]:
         """The texts that hold in a folder, as the scanner asks for them."""
         return self.texts.get(folder, ())
 
@@ -141,24 +152,32 @@ def _add(
     paths: list[tuple[int, _Rule]],
 ) -> None:
     """Sort one line in; what can match nothing is left out."""
+    rule = _rule_of(line)
+    if rule is None:
+        return
+    is_name = b"/" not in rule.text
+    if is_name and not _WILD.search(rule.text):
+        names.setdefault(rule.text, []).append((number, rule))
+    elif is_name:
+        globs.append((number, rule))
+    else:
+        paths.append((number, rule))
+
+
+@lru_cache(maxsize=1_000)
+def _rule_of(line: bytes) -> _Rule | None:
+    """What a line says; None for nothing. The same lines hold at each look."""
     is_negated = line.startswith(b"!")
     pattern = line[1:] if is_negated else line
     needs_folder = pattern.endswith(b"/")
     pattern = pattern[:-1] if needs_folder else pattern
     if not pattern:
-        return
-    is_name = b"/" not in pattern
+        return None
     try:
-        regex = re.compile(name_regex(pattern) if is_name else path_regex(pattern))
+        regex = re.compile(path_regex(pattern) if b"/" in pattern else name_regex(pattern))
     except BadPatternError:
-        return
-    rule = _Rule(regex, is_negated, needs_folder)
-    if is_name and not _WILD.search(pattern):
-        names.setdefault(pattern, []).append((number, rule))
-    elif is_name:
-        globs.append((number, rule))
-    else:
-        paths.append((number, rule))
+        return None
+    return _Rule(pattern, regex, is_negated, needs_folder)
 
 
 def _any_of(rules: Sequence[tuple[int, _Rule]]) -> re.Pattern[bytes] | None:
@@ -183,13 +202,18 @@ def _without_blanks(line: bytes) -> bytes:
     return kept + b" " if backslashes % 2 and len(kept) < len(line) else kept
 
 
-def texts_of(folder_fd: int) -> tuple[bytes, ...]:
+def texts_of(folder_fd: int, names: Collection[bytes] | None = None) -> tuple[bytes, ...]:
     """The ignore files of a folder, the weakest first. Links are not followed, as git does.
+
+    Args:
+        folder_fd: Of the folder.
+        names: What is in it, where that is known: most folders have no such file, and are not asked for one.
 
     Raises:
         OSError: One is there and cannot be read, or is larger than 1 MiB: nobody knows what it leaves out.
     """
-    return tuple(text for name in IGNORE_FILES if (text := _text_of(folder_fd, name)))
+    present = IGNORE_FILES if names is None else [name for name in IGNORE_FILES if name in names]
+    return tuple(text for name in present if (text := _text_of(folder_fd, name)))
 
 
 def _text_of(folder_fd: int, name: bytes) -> bytes:

@@ -21,6 +21,8 @@ _libc = ctypes.CDLL(None)
 # Of <linux/stat.h>: where the time of birth is in the answer, and how to ask for it.
 _STATX_BYTES, _BIRTH_AT = 256, 80
 _NO_FOLLOW, _WANT_BIRTH, _HERE = 0x100, 0x800, -100
+# Disks tell of times that no record holds: such a file counts as changed whenever it is looked at.
+_FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1
 
 
 class Root:
@@ -113,13 +115,26 @@ def stamp_of(found: os.stat_result, at_ns: int | None = None) -> Stamp:
         at_ns: When reading the content began, if it was read.
     """
     size_bytes = found.st_size if stat.S_ISREG(found.st_mode) else 0
-    is_racy = (time.time_ns() if at_ns is None else at_ns) - found.st_ctime_ns < RACY_NS
-    return Stamp(size_bytes, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, is_racy)
+    return Stamp(size_bytes, _told(found.st_mtime_ns), _told(found.st_ctime_ns), found.st_ino, is_racy(found, at_ns))
 
 
-def file_state(found: os.stat_result, digest: bytes = b"", at_ns: int | None = None) -> State:
-    """A file's state; see `stamp_of`."""
-    return State(Kind.FILE, digest, bool(found.st_mode & stat.S_IXUSR), stamp_of(found, at_ns))
+def is_racy(found: os.stat_result, at_ns: int | None = None) -> bool:
+    """Whether something changed so recently that its stamp proves nothing; see `stamp_of`."""
+    return (time.time_ns() if at_ns is None else at_ns) - found.st_ctime_ns < RACY_NS
+
+
+def _told(at_ns: int) -> int:
+    return min(max(at_ns, _FIRST_NS), _LAST_NS)
+
+
+def file_state(
+    found: os.stat_result, digest: bytes = b"", at_ns: int | None = None, *, is_exact: bool = False
+) -> State:
+    """A file's state; see `stamp_of`. `is_exact`: whatever is written after the look leaves a trace in the stamp."""
+    try:
+        return State.of_file(found, digest, is_racy=not is_exact and is_racy(found, at_ns))
+    except struct.error:
+        return State(Kind.FILE, digest, bool(found.st_mode & stat.S_IXUSR), stamp_of(found, at_ns))
 
 
 def state_of(found: os.stat_result, name: bytes, folder_fd: int) -> State | None:
@@ -137,6 +152,6 @@ def state_of(found: os.stat_result, name: bytes, folder_fd: int) -> State | None
     return None
 
 
-def look(name: bytes, folder_fd: int) -> os.stat_result:
+def look(name: str | bytes, folder_fd: int) -> os.stat_result:
     """What the disk says of a name; a link itself."""
     return os.stat(name, dir_fd=folder_fd, follow_symlinks=False)

@@ -9,21 +9,22 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sbxguest.tree.contents import Unstable, digest_of
-from sbxguest.tree.entry import MAX_PATH_BYTES, Entry, Kind, Note, Record, State
+from sbxguest.tree.entry import MAX_PATH_BYTES, Entry, Note, Record, State
 from sbxguest.tree.ignore import Rules, TextSource
 from sbxguest.tree.report import code_of
-from sbxguest.tree.root import FOLDER_FLAGS, OWN_PREFIXES, Root, file_state, join, look, split, state_of
+from sbxguest.tree.root import FOLDER_FLAGS, OWN_PREFIXES, Root, file_state, is_racy, join, look, split, state_of
 
 _OPEN_LEVELS = 64
+_RECORDS_AT_ONCE = 256
 # What `os.fsencode` asks for at each call.
 _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
-def _no_texts(_path: bytes, _fd: int) -> tuple[bytes, ...]:
+def _no_texts(_path: bytes, _fd: int, _names: object) -> tuple[bytes, ...]:
     return ()
 
 
@@ -41,6 +42,8 @@ class ScanOptions:
         rules: What holds above the root.
         texts: What each folder adds to them.
         known: States of before. Where the stamp is still the same and not racy, the content is taken from there.
+        doubted: Paths that are read again even if they changed so recently that this is no proof, either; None for all.
+        unmet: A copy of `known`, where files that are as they were need not be listed: what is met is taken out of it.
         check: Called now and then; what it raises ends the scan.
     """
 
@@ -49,6 +52,8 @@ class ScanOptions:
     rules: Rules = field(default_factory=Rules)
     texts: TextSource = _no_texts
     known: Mapping[bytes, State] = field(default_factory=dict)
+    doubted: Collection[bytes] | None = None
+    unmet: dict[bytes, State] | None = None
     check: Callable[[], None] = _go_on
 
 
@@ -61,7 +66,12 @@ def scan(root: Root, paths: Iterable[bytes] = (b"",), options: ScanOptions | Non
     Raises:
         TreeError: The root was taken away meanwhile (`root_changed`): what came so far is not what stands there.
     """
-    options = options or ScanOptions()
+    for some in scan_by_lists(root, paths, options or ScanOptions()):
+        yield from some
+
+
+def scan_by_lists(root: Root, paths: Iterable[bytes], options: ScanOptions) -> Iterator[list[Record]]:
+    """The same, some records at a time."""
     walk = _Walk(root, options)
     for path in _topmost(paths) if options.is_deep else sorted(set(paths)):
         yield from walk.at(path)
@@ -92,59 +102,79 @@ class _Walk:
         self._root = root
         self._options = options
 
-    def at(self, path: bytes) -> Iterator[Record]:
+    def at(self, path: bytes) -> Iterator[list[Record]]:
         """The records of one path."""
         levels: list[_Level] = []
         try:
             yield from self._start(path, levels)
             while levels:
-                self._options.check()
-                level = levels[-1]
-                name = next(level.names, None)
-                if name is None:
-                    _leave(levels)
-                elif (record := self._child(level, name, levels)) is not None:
-                    yield record
+                yield self._some(levels)
         finally:
             for level in levels:
                 if level.fd >= 0:
                     os.close(level.fd)
 
-    def _start(self, path: bytes, levels: list[_Level]) -> Iterator[Record]:
+    def _some(self, levels: list[_Level]) -> list[Record]:
+        """What is next in the lowest folder: all of it, or up to a folder that is entered, or enough for once."""
+        level = levels[-1]
+        above, unmet, rules = join(level.path, b""), self._options.unmet, level.rules
+        known_at = self._options.known.get
+        may_fit = _may_always if rules.quick is None else rules.quick.may_fit
+        records: list[Record] = []
+        for name in level.names:
+            path = above + name
+            known = known_at(path) if unmet is None else unmet.pop(path, None)
+            # Most files of a tree are as they were: nothing more is asked of these.
+            if (
+                known is not None
+                and _is_known_file(known, name, level.fd)
+                and not (may_fit(name) and rules.ignores(path, is_folder=False))
+            ):
+                if unmet is None:
+                    records.append(Entry(path, known))
+            elif not name.startswith(OWN_PREFIXES):
+                self._options.check()
+                records.append(self._child(level, name, path, levels))
+                if levels[-1] is not level:
+                    return records
+            if len(records) >= _RECORDS_AT_ONCE:
+                return records
+        _leave(levels)
+        return records
+
+    def _start(self, path: bytes, levels: list[_Level]) -> Iterator[list[Record]]:
         """Enter the root, or what `path` names; levels above it are entered for their rules only."""
         if not path:
-            levels.append(self._enter(b"", self._root.open_folder(b""), self._options.rules))
+            levels.append(self._enter(b"", self._root.open_folder(b""), self._root.inode, self._options.rules))
+            return
+        if any(name.startswith(OWN_PREFIXES) for name in path.split(b"/")):
             return
         folder, name = split(path)
         rules, fd = self._options.rules, self._root.open_folder(b"")
         try:
             above = b""
             for part in (*folder.split(b"/"), None) if folder else (None,):
-                rules = rules.inside(above, self._options.texts(above, fd))
+                rules = rules.inside(above, self._options.texts(above, fd, None))
                 if part is None:
                     break
                 above = join(above, part)
                 if rules.ignores(above, is_folder=True):
-                    yield Note(above, "ignored")
+                    yield [Note(above, "ignored")]
                     return
                 inner = os.open(part, FOLDER_FLAGS, dir_fd=fd)
                 os.close(fd)
                 fd = inner
             look(name, fd)
             top = _Level(folder, fd, 0, iter(()), rules)
-            if (record := self._child(top, name, levels)) is not None:
-                yield record
+            yield [self._child(top, name, path, levels)]
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as exc:
-            yield Note(path, code_of(exc))
+            yield [Note(path, code_of(exc))]
         finally:
             os.close(fd)
 
-    def _child(self, level: _Level, name: bytes, levels: list[_Level]) -> Record | None:
-        if name.startswith(OWN_PREFIXES):
-            return None
-        path = join(level.path, name)
+    def _child(self, level: _Level, name: bytes, path: bytes, levels: list[_Level]) -> Record:
         if len(path) > MAX_PATH_BYTES:
             return Note(level.path, "bad_path")
         try:
@@ -166,42 +196,48 @@ class _Walk:
         if is_folder and found.st_dev != self._root.device:
             return Note(path, "other_file_system")
         known = self._options.known.get(path)
-        is_known = known is not None and _is_still(known, found)
+        is_known = known is not None and (known.is_still(found) or self._can_wait(path, known, found))
+        if not is_known and self._options.has_digests and stat.S_ISREG(found.st_mode):
+            digest, found, at_ns = digest_of(name, level.fd, self._options.check)
+            return Entry(path, file_state(found, digest, at_ns))
         state = known if is_known else state_of(found, name, level.fd)
         if state is None:
             return Note(path, "special_file")
         if is_folder and self._options.is_deep:
-            inner = self._enter(path, os.open(name, FOLDER_FLAGS, dir_fd=level.fd), level.rules)
-            levels.append(inner)
+            fd = os.open(name, FOLDER_FLAGS, dir_fd=level.fd)
+            levels.append(self._enter(path, fd, found.st_ino, level.rules))
             if len(levels) > _OPEN_LEVELS:
                 _let_go(levels[-_OPEN_LEVELS - 1])
-        elif state.kind is Kind.FILE and self._options.has_digests and not is_known:
-            digest, found, at_ns = digest_of(name, level.fd, self._options.check)
-            state = file_state(found, digest, at_ns)
         return Entry(path, state)
 
-    def _enter(self, path: bytes, fd: int, rules: Rules) -> _Level:
+    def _can_wait(self, path: bytes, known: State, found: os.stat_result) -> bool:
+        """Whether a file seems to be as it was, nobody says that it is not, and reading it now would prove nothing."""
+        doubted = self._options.doubted
+        is_doubted = doubted is None or path in doubted
+        return not is_doubted and is_racy(found) and known.is_still(found, can_be_racy=True)
+
+    def _enter(self, path: bytes, fd: int, inode: int, rules: Rules) -> _Level:
         try:
-            inside = rules.inside(path, self._options.texts(path, fd))
             names = sorted([name.encode(_ENCODING, _ERRORS) for name in os.listdir(fd)])
-            return _Level(path, fd, os.fstat(fd).st_ino, iter(names), inside)
+            texts = self._options.texts(path, fd, names)
+            return _Level(path, fd, inode, iter(names), rules.inside(path, texts) if texts else rules)
         except BaseException:
             os.close(fd)
             raise
 
 
-def _is_still(known: State, found: os.stat_result) -> bool:
-    """Whether a file with its content, or a folder, is as it was, as far as its stamp proves that."""
-    stamp = known.stamp
-    if stamp is None or stamp.is_racy or (stamp.inode, stamp.ctime_ns) != (found.st_ino, found.st_ctime_ns):
+def _may_always(_name: bytes) -> bool:
+    return True
+
+
+def _is_known_file(known: State, name: bytes, folder_fd: int) -> bool:
+    """Whether a file whose content is known is as it was."""
+    if known.is_dir:
         return False
-    if stamp.mtime_ns != found.st_mtime_ns:
+    try:
+        return known.is_still(os.stat(name, dir_fd=folder_fd, follow_symlinks=False))
+    except OSError:
         return False
-    if stat.S_ISDIR(found.st_mode):
-        return known.kind is Kind.DIR
-    is_file = known.kind is Kind.FILE and known.content and stat.S_ISREG(found.st_mode)
-    is_executable = bool(found.st_mode & stat.S_IXUSR)
-    return bool(is_file) and stamp.size_bytes == found.st_size and known.is_executable is is_executable
 
 
 def _leave(levels: list[_Level]) -> None:

@@ -17,7 +17,9 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable
 
+from sbxguest.tree.codec import is_zeros
 from sbxguest.tree.entry import new_digest
+from sbxguest.tree.exact import has_exact_times
 from sbxguest.tree.report import TreeError, code_of, shown
 from sbxguest.tree.root import FOLDER_FLAGS, Root
 
@@ -25,6 +27,7 @@ STAGE_PREFIX = ".sbx-stage-"
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _syncfs = getattr(ctypes.CDLL(None), "syncfs", None)
 _CHUNK_BYTES = 1024 * 1024
+_HOLE_BYTES = 64 * 1024
 STAGE_FOLDERS = ("incoming", "blobs", "trash", "batches")
 
 
@@ -49,6 +52,9 @@ class Stage:
         root: Of the tree.
         paths: Where it may be; the first that serves is taken, and made if need be.
 
+    Attributes:
+        has_exact_times: Whether stamps of this disk prove something from the first moment on.
+
     Raises:
         TreeError: None serves.
     """
@@ -68,6 +74,7 @@ class Stage:
         # Several processes may use one stage.
         self._mark, self._numbers = f"{secrets.token_hex(8)}-", itertools.count()
         self._clean()
+        self.has_exact_times = self._found_exact()
 
     def close(self) -> None:
         """Close it; what it holds stays."""
@@ -118,6 +125,18 @@ class Stage:
         """Wait until all that was made of what waited here is on the disk."""
         if _syncfs is None or _syncfs(self.fd) != 0:
             os.sync()
+
+    def _found_exact(self) -> bool:
+        name = self.new_name()
+        try:
+            fd = os.open(name, _CREATE_FLAGS, 0o600, dir_fd=self.incoming_fd)
+            try:
+                return has_exact_times(fd)
+            finally:
+                os.close(fd)
+                self.drop(name)
+        except OSError:
+            return False
 
     def _clean(self) -> None:
         """Remove what a killed process left on its way, if no other one is at it."""
@@ -251,7 +270,7 @@ class Incoming:
         if self._left == 0 and hmac.compare_digest(self._hash.digest(), self._digest):
             return self.name
         self._stage.drop(self.name)
-        raise TreeError("wrong_content", "a content is not the one that was announced")
+        raise _wrong_content()
 
     def abort(self) -> None:
         """Forget it. Safe to repeat, and after `finish` harmless only if the name was not used."""
@@ -262,6 +281,37 @@ class Incoming:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def kept(
+    stage: Stage,
+    content: bytes,
+    digest: bytes,
+    make_room: Callable[[], bool],
+    dress: Callable[[int], None] = lambda fd: None,
+) -> str:
+    """Put a content that is all there into `incoming`; returns its name there. See `Incoming`.
+
+    Raises:
+        TreeError: It has another digest (`wrong_content`). OSError: The disk refuses. Nothing is left then.
+    """
+    if new_digest(content).digest() != digest:
+        raise _wrong_content()
+    name = stage.new_name()
+    fd = os.open(name, _CREATE_FLAGS, 0o600, dir_fd=stage.incoming_fd)
+    try:
+        dress(fd)
+        write_all(fd, content, make_room)
+    except OSError:
+        stage.drop(name)
+        raise
+    finally:
+        os.close(fd)
+    return name
+
+
+def _wrong_content() -> TreeError:
+    return TreeError("wrong_content", "a content is not the one that was announced")
 
 
 def copied(fd: int, stage: Stage, digest: bytes, size_bytes: int, make_room: Callable[[], bool]) -> str:
@@ -288,6 +338,10 @@ def write_all(fd: int, piece: bytes, make_room: Callable[[], bool]) -> None:
     Raises:
         OSError: The disk refuses.
     """
+    if len(piece) >= _HOLE_BYTES and is_zeros(piece):
+        # What was sparse where it comes from takes no room here, either.
+        os.ftruncate(fd, os.lseek(fd, len(piece), os.SEEK_CUR))
+        return
     view = memoryview(piece)
     while view:
         try:

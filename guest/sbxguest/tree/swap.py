@@ -23,20 +23,21 @@ def take_away(name: bytes, fd: int, found: os.stat_result, slot: str, slot_fd: i
         Changed: It was something else. OSError: The disk refuses.
     """
     os.rename(name, slot, src_dir_fd=fd, dst_dir_fd=slot_fd)
-    if _is_other(found, _look(slot, slot_fd)):
+    if _is_other(found, look(slot, slot_fd)):
         # If the name is taken again meanwhile, what was taken stays where it is kept.
         with contextlib.suppress(OSError):
             move_to_free_name(slot, slot_fd, name, fd)
         raise Changed
 
 
-def put_in_place(new: str, new_fd: int, name: bytes, fd: int, found: os.stat_result, slot: str, slot_fd: int) -> None:
-    """Give a name to something new, and move what was found there to a free one, in one step.
+def put_in_place(
+    new: str, new_fd: int, inode: int, name: bytes, fd: int, found: os.stat_result, slot: str, slot_fd: int
+) -> None:
+    """Give a name to something new, which has that inode, and move what was found there to a free one, in one step.
 
     Raises:
         Changed: It was something else. OSError: The disk refuses.
     """
-    inode = _look(new, new_fd).st_ino
     # The new waits where the old shall go: wherever this process ends, the old is in one of the two places.
     os.rename(new, slot, src_dir_fd=new_fd, dst_dir_fd=slot_fd)
     try:
@@ -47,7 +48,7 @@ def put_in_place(new: str, new_fd: int, name: bytes, fd: int, found: os.stat_res
     except OSError:
         _drop_if(inode, slot, slot_fd)
         raise
-    if _is_other(found, _look(slot, slot_fd)):
+    if _is_other(found, look(slot, slot_fd)):
         with contextlib.suppress(OSError):
             exchange(slot, slot_fd, name, fd)
         _drop_if(inode, slot, slot_fd)
@@ -59,7 +60,7 @@ def _put_in_two_steps(
 ) -> None:
     """Where things cannot change places: the old gets a second name before it loses its own."""
     os.link(name, slot, src_dir_fd=fd, dst_dir_fd=slot_fd, follow_symlinks=False)
-    if _is_other(found, _look(slot, slot_fd)) or _is_other(found, look(name, fd)):
+    if _is_other(found, look(slot, slot_fd)) or _is_other(found, look(name, fd)):
         _drop_if(found.st_ino, slot, slot_fd)
         raise Changed
     os.rename(new, name, src_dir_fd=new_fd, dst_dir_fd=fd)
@@ -68,12 +69,8 @@ def _put_in_two_steps(
 def _drop_if(inode: int, name: str, fd: int) -> None:
     """Remove something, if it is still what it was."""
     with contextlib.suppress(OSError):
-        if _look(name, fd).st_ino == inode:
+        if look(name, fd).st_ino == inode:
             os.unlink(name, dir_fd=fd)
-
-
-def _look(name: str, fd: int) -> os.stat_result:
-    return look(os.fsencode(name), fd)
 
 
 def _is_other(found: os.stat_result, taken: os.stat_result) -> bool:

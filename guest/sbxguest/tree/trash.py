@@ -26,6 +26,25 @@ _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CL
 
 
 @dataclass(frozen=True, slots=True)
+class _Held:
+    """The folder of a batch and its index, open for as long as one thing after the other goes there."""
+
+    batch_id: str
+    fd: int
+    index_fd: int
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the folder was removed: another process may use the same trash."""
+        return os.fstat(self.fd).st_nlink == 0
+
+    def close(self) -> None:
+        """Let go of both."""
+        os.close(self.index_fd)
+        os.close(self.fd)
+
+
+@dataclass(frozen=True, slots=True)
 class Trashed:
     """One thing in the trash: what stood where, and which operation of its batch took it away."""
 
@@ -45,6 +64,7 @@ class Trash:
         self._total_bytes = 0
         self._looked_at_s = float("-inf")
         self._by_digest: dict[bytes, tuple[str, str]] = {}
+        self._held: _Held | None = None
         for batch in self.batches():
             self._load(batch)
 
@@ -67,19 +87,53 @@ class Trash:
         return [one for one in _decoded(index) if str(one.seq) in present]
 
     @contextlib.contextmanager
-    def slot(self, batch_id: str, seq: int, entry: Entry) -> Iterator[tuple[str, int]]:
+    def slot(self, batch_id: str, seq: int, entry: Entry, size_bytes: int) -> Iterator[tuple[str, int]]:
         """A free name here and its folder's descriptor, to move into what stands at a path, in the block.
+
+        The folder stays open for the next one of the same batch; see `let_go`.
+
+        Args:
+            batch_id: Whose folder.
+            seq: Of the operation in it.
+            entry: What stands at the path.
+            size_bytes: What that takes on the disk.
 
         Raises:
             OSError: The disk refuses.
         """
         name = _name(seq, entry.state)
-        with self._lock, self._folder(batch_id, can_make=True) as fd:
-            record = encode_record(entry)
+        record = encode_record(entry)
+        with self._lock:
+            held = self._hold(batch_id)
             # First, so that whatever a killed process leaves here can be told.
-            _append(fd, _ITEM.pack(seq, len(record)) + record)
-            yield name, fd
-            self._note(batch_id, name, fd)
+            os.write(held.index_fd, _ITEM.pack(seq, len(record)) + record)
+            yield name, held.fd
+            self._count(batch_id, name, size_bytes)
+
+    def let_go(self) -> None:
+        """Close the folder that is held open from one thing to the next."""
+        with self._lock:
+            self._leave()
+
+    def _hold(self, batch_id: str) -> _Held:
+        held = self._held
+        if held is not None and held.batch_id == batch_id and not held.is_gone:
+            return held
+        self._leave()
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(batch_id, 0o700, dir_fd=self._fd)
+        fd = os.open(batch_id, FOLDER_FLAGS, dir_fd=self._fd)
+        try:
+            held = self._held = _Held(batch_id, fd, os.open(_INDEX, _APPEND_FLAGS, 0o600, dir_fd=fd))
+        except OSError:
+            os.close(fd)
+            raise
+        return held
+
+    def _leave(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.close()
 
     @contextlib.contextmanager
     def opened(self, batch_id: str, one: Trashed) -> Iterator[int]:
@@ -140,17 +194,18 @@ class Trash:
     def _load(self, batch_id: str) -> None:
         with contextlib.suppress(OSError), self._folder(batch_id) as fd:
             for name in os.listdir(fd):
-                self._note(batch_id, name, fd)
+                with contextlib.suppress(OSError):
+                    self._count(batch_id, name, bytes_on_disk(os.stat(name, dir_fd=fd, follow_symlinks=False)))
 
-    def _note(self, batch_id: str, name: str, fd: int) -> None:
-        with contextlib.suppress(OSError):
-            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            self._sizes[batch_id] = self._sizes.get(batch_id, 0) + found.st_blocks * 512
-            self._total_bytes += found.st_blocks * 512
+    def _count(self, batch_id: str, name: str, size_bytes: int) -> None:
+        self._sizes[batch_id] = self._sizes.get(batch_id, 0) + size_bytes
+        self._total_bytes += size_bytes
         if digest := _digest_of(name):
             self._by_digest[digest] = (batch_id, name)
 
     def _remove(self, batch_id: str) -> None:
+        if self._held is not None and self._held.batch_id == batch_id:
+            self._leave()
         self._total_bytes -= self._sizes.pop(batch_id, 0)
         with contextlib.suppress(OSError):
             with self._folder(batch_id) as fd:
@@ -161,10 +216,7 @@ class Trash:
             os.rmdir(batch_id, dir_fd=self._fd)
 
     @contextlib.contextmanager
-    def _folder(self, batch_id: str, *, can_make: bool = False) -> Iterator[int]:
-        if can_make:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(batch_id, 0o700, dir_fd=self._fd)
+    def _folder(self, batch_id: str) -> Iterator[int]:
         fd = os.open(batch_id, FOLDER_FLAGS, dir_fd=self._fd)
         try:
             yield fd
@@ -184,12 +236,9 @@ def _digest_of(name: str) -> bytes:
         return b""
 
 
-def _append(folder_fd: int, data: bytes) -> None:
-    fd = os.open(_INDEX, _APPEND_FLAGS, 0o600, dir_fd=folder_fd)
-    try:
-        os.write(fd, data)
-    finally:
-        os.close(fd)
+def bytes_on_disk(found: os.stat_result) -> int:
+    """What something takes on the disk; holes take nothing."""
+    return found.st_blocks * 512
 
 
 def _read(folder_fd: int, name: str) -> bytes:

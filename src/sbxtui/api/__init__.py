@@ -18,5 +18,7 @@ from __future__ import annotations
 from sbxtui.api.blocking import SyncSandbox
 from sbxtui.api.commands import ExecOutput
 from sbxtui.api.sandbox import Sandbox
+from sbxtui.api.sync import SyncOutput
+from sbxtui.core.secrets import NewSecret
 
-__all__ = ["ExecOutput", "Sandbox", "SyncSandbox"]
+__all__ = ["ExecOutput", "NewSecret", "Sandbox", "SyncOutput", "SyncSandbox"]

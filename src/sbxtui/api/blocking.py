@@ -41,6 +41,23 @@ def making(make: Callable[P, Coroutine[Any, Any, Sandbox]]) -> classmethod[SyncS
     return classmethod(functools.wraps(getattr(make, "__func__", make))(run))
 
 
+def branching(
+    method: Callable[Concatenate[Sandbox, P], Coroutine[Any, Any, Sandbox]],
+) -> Callable[Concatenate[SyncSandbox, P], SyncSandbox]:
+    """`method` of `Sandbox`, which makes another one, as one of `SyncSandbox` that does; each has a loop of its own."""
+
+    @functools.wraps(method)
+    def run(self: SyncSandbox, /, *args: P.args, **options: P.kwargs) -> SyncSandbox:
+        loop = LoopThread()
+        try:
+            return SyncSandbox(loop.run(method(self._sandbox, *args, **options)), loop)
+        except BaseException:
+            loop.close()
+            raise
+
+    return run
+
+
 class SyncSandbox:
     """`Sandbox` for programs without asyncio, and for notebooks: the same methods, each returns when it is done."""
 
@@ -49,6 +66,7 @@ class SyncSandbox:
         self._loop = loop
 
     create = making(Sandbox.create)
+    restore = making(Sandbox.restore)
     attach = making(Sandbox.attach)
     exec = blocking(Sandbox.exec)
     start = blocking(Sandbox.start)
@@ -59,6 +77,33 @@ class SyncSandbox:
     forward = blocking(Sandbox.forward)
     forwards = blocking(Sandbox.forwards)
     stop_forward = blocking(Sandbox.stop_forward)
+    set_secret = blocking(Sandbox.set_secret)
+    secrets = blocking(Sandbox.secrets)
+    remove_secret = blocking(Sandbox.remove_secret)
+    fork = branching(Sandbox.fork)
+    snapshot = blocking(Sandbox.snapshot)
+    snapshots = blocking(Sandbox.snapshots)
+    remove_snapshot = blocking(Sandbox.remove_snapshot)
+    sync = blocking(Sandbox.sync)
+    keep_synced = blocking(Sandbox.keep_synced)
+    sync_status = blocking(Sandbox.sync_status)
+    flush_sync = blocking(Sandbox.flush_sync)
+    pause_sync = blocking(Sandbox.pause_sync)
+    resume_sync = blocking(Sandbox.resume_sync)
+    stop_sync = blocking(Sandbox.stop_sync)
+    sync_changes = blocking(Sandbox.sync_changes)
+    sync_diff = blocking(Sandbox.sync_diff)
+    pull = blocking(Sandbox.pull)
+    reject = blocking(Sandbox.reject)
+    undo_sync = blocking(Sandbox.undo_sync)
+    metrics = blocking(Sandbox.metrics)
+    last_hour = blocking(Sandbox.last_hour)
+    logs = blocking(Sandbox.logs)
+    follow_logs = blocking(Sandbox.follow_logs)
+    cost = blocking(Sandbox.cost)
+    set_budget = blocking(Sandbox.set_budget)
+    keep_awake = blocking(Sandbox.keep_awake)
+    let_sleep = blocking(Sandbox.let_sleep)
 
     @property
     def name(self) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sbxtui import arguments
 from sbxtui.api.opened import Opened
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class Commands(Opened):
         cwd: str = "",
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        flush: bool = True,
     ) -> ExecOutput:
         """Run a program to its end; no shell is in between. Cancelling, or ctrl-C while it blocks, ends it.
 
@@ -55,14 +59,19 @@ class Commands(Opened):
             cwd: Its working folder; empty for the sandbox's.
             env: Laid over the sandbox's environment.
             timeout: Seconds of running time, after which it is killed with all its children.
+            flush: Where a folder is synced, wait first until what was saved before is there.
 
         Raises:
-            Conflict: The sandbox is suspended. GuestUnreachable: It does not answer.
+            Conflict: The sandbox is suspended, or its sync is halted. GuestUnreachable: It does not answer.
         """
         from sbxtui.services.jobs import Command
+        from sbxtui.services.sync.before import flushed
 
+        services = self._services
+        if flush and (left_out := await flushed(services.links, lambda: services.syncs, self._row)):
+            log.warning("sandbox `%s`: %s", self.name, left_out)
         command = Command(argv=arguments.words(cmd, args), cwd=cwd, env=dict(env or {}), timeout_s=timeout)
-        result = await self._services.jobs.exec(self._row, command)
+        result = await services.jobs.exec(self._row, command)
         return ExecOutput(
             result.exit_code,
             result.stdout,

@@ -10,18 +10,23 @@ from typing import Self
 
 from sbxtui import arguments
 from sbxtui.api.commands import Commands
+from sbxtui.api.copies import Copies
 from sbxtui.api.files import Files
 from sbxtui.api.opened import opened_services
 from sbxtui.api.ports import Ports
+from sbxtui.api.secrets import Secrets
+from sbxtui.api.seeing import Seeing
+from sbxtui.api.sync import Synced
 from sbxtui.core.errors import SandboxNotFound, SbxError
+from sbxtui.core.secrets import NewSecret
 
 log = logging.getLogger(__name__)
 
 
-class Sandbox(Commands, Files, Ports):
-    """One sandbox. Made by `create` or `attach`; close it, or use it in `async with`. Closed, it raises `Conflict`.
+class Sandbox(Commands, Files, Ports, Seeing, Secrets, Copies, Synced):
+    """One sandbox. Made by `create`, `fork`, `restore` or `attach`; close it, or use it in `async with`.
 
-    Leaving `async with` terminates a sandbox that `create` made, and leaves one that was attached as it is.
+    Closed, it raises `Conflict`. Leaving `async with` leaves one that was attached as it is, and terminates all others.
     """
 
     @classmethod
@@ -39,8 +44,11 @@ class Sandbox(Commands, Files, Ports):
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         network: str = "",
+        isolation: str = "",
         idle_s: int | None = None,
         max_duration_s: int | None = None,
+        budget_usd: float | None = None,
+        secrets: Sequence[NewSecret] = (),
         workdir: str = "",
         context: str = "",
     ) -> Self:
@@ -58,8 +66,11 @@ class Sandbox(Commands, Files, Ports):
             env: Environment of every command.
             labels: For filters.
             network: `none`, `allow=HOST:PORT,…` or `internet`.
+            isolation: `gvisor`, `isolation>=gvisor` and the like; refused where that is not to be had.
             idle_s: Suspend after so many seconds without traffic.
             max_duration_s: Terminate after so many seconds.
+            budget_usd: Terminate before it can cost more than this, whatever happens to this machine.
+            secrets: Keys its programs can use and not read; its network must reach their hosts.
             workdir: Working folder of commands.
             context: The control plane; empty for the one that counts on the command line.
 
@@ -71,15 +82,15 @@ class Sandbox(Commands, Files, Ports):
         options = CreateOptions(
             image=image_arn,
             role=execution_role_arn,
-            memory_mib=arguments.memory_mib(memory),
-            cpus=arguments.at_least_one("cpus", cpus),
+            **arguments.sizes(memory, cpus),
             env=arguments.environment(env),
             labels=arguments.texts("labels", labels),
-            idle_s=arguments.at_least_one("idle_s", idle_s),
-            max_duration_s=arguments.at_least_one("max_duration_s", max_duration_s),
+            **arguments.ends(idle_s, max_duration_s, budget_usd),
             network=network,
+            isolation=isolation,
             egress_connectors=tuple(egress_network_connectors),
             ingress_connectors=tuple(ingress_network_connectors),
+            secrets=tuple(secrets),
             workdir=workdir,
         )
         async with opened_services(region, context) as services:

@@ -36,12 +36,18 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting, so that `--json` and exit codes hold for mistakes too."""
         see = f"see `{self.prog} --help`"
+        if message.endswith("required: VERB"):
+            raise UsageError(f"`{self.prog}` needs a verb of its own", hint=f"one of {', '.join(self._own_verbs())}")
         mistake = _NO_SUCH_VERB.match(message)
         if mistake is None:
             raise UsageError(message, hint=see)
         word = harmless_line(mistake["word"], limit=_WORD_WIDTH)
         meant = _meant(word, re.findall(r"'([^']*)'", mistake["known"]))
         raise UsageError(f"`{self.prog}` has no verb `{word}`", hint=meant or see)
+
+    def _own_verbs(self) -> list[str]:
+        groups = [one for one in self._actions if isinstance(one, argparse._SubParsersAction)]
+        return [verb for group in groups for verb in group.choices]
 
     def _print_message(self, message: str, _file: object = None) -> None:
         """Help and version. argparse itself says nothing of a stdout that does not take them."""
@@ -52,7 +58,7 @@ def _meant(word: str, known: list[str]) -> str:
     """A guess at what a mistyped verb was to be; empty when it is like none."""
     import difflib
 
-    near = [VERBS[word]] if VERBS.get(word) in known else difflib.get_close_matches(word, known, n=2)
+    near = [VERBS[word]] if VERBS.get(word) in known else difflib.get_close_matches(word.lower(), known, n=2)
     return f"did you mean {' or '.join(f'`{verb}`' for verb in near)}?" if near else ""
 
 
@@ -83,6 +89,17 @@ class Arguments(Protocol):
     def add_argument(self, *flags: str, **options: Any) -> object:
         """As argparse's."""
         ...
+
+
+def destructive(parser: Arguments) -> None:
+    """The flags of a verb that takes something away for good."""
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+
+
+def wide(parser: Arguments) -> None:
+    """The flag of a verb that tells a table."""
+    parser.add_argument("--wide", action="store_true", help="show all of the table, wider than the terminal or not")
 
 
 class _Unasked:

@@ -8,6 +8,8 @@ import re
 from sbxtui.core.text import parse_duration_s, parse_memory_mib
 
 _MAX_LABEL = 1_024
+# What every place that counts holds, the store's 64 bits among them.
+_MOST_DIGITS = 15
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -50,6 +52,8 @@ def count(text: str) -> int:
     """A whole number from 0 on."""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"`{text}` is no whole number")
+    if len(text) > _MOST_DIGITS:
+        raise argparse.ArgumentTypeError(f"`{text[:_MOST_DIGITS]}…` has too many digits")
     return int(text)
 
 
@@ -66,6 +70,17 @@ def pair(text: str) -> tuple[str, str]:
     if not sign or not key or "\0" in text:
         raise argparse.ArgumentTypeError(f"`{text}` must be KEY=VALUE")
     return key, value
+
+
+def secret_wish(text: str) -> tuple[str, tuple[str, ...]]:
+    """A `KEY[@HOST,…]` argument: the variable, and where its value may go."""
+    key, _, hosts = text.partition("@")
+    if "=" in key:
+        # What stands behind it may be the value: it is not told again.
+        raise argparse.ArgumentTypeError("it takes no value, which every process could read: export KEY, name KEY here")
+    if not _VARIABLE.fullmatch(key):
+        raise argparse.ArgumentTypeError(f"`{text}` must be KEY or KEY@HOST,…")
+    return key, tuple(host for host in hosts.split(",") if host)
 
 
 def label_pair(text: str) -> tuple[str, str]:
@@ -94,10 +109,11 @@ def _variable_name(name: str) -> str:
 
 def usd(text: str) -> float:
     """An amount of money, more than nothing: `2.50`, `$2.50`."""
+    # What most command lines do without.
+    from sbxtui.core.errors import UsageError
+    from sbxtui.core.pricing import usd_of
+
     try:
-        found = float(text.removeprefix("$"))
-    except ValueError:
-        found = 0.0
-    if not 0 < found < 1_000_000:
-        raise argparse.ArgumentTypeError(f"`{text}` is no amount in USD, like 2.50")
-    return found
+        return usd_of(text)
+    except UsageError as exc:
+        raise argparse.ArgumentTypeError(exc.message) from exc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import dataclasses
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from sbxtui.cli.asking import ask
 from sbxtui.cli.output import Output, is_interactive
 from sbxtui.core.errors import UsageError
+from sbxtui.core.model import Registration
 from sbxtui.settings import Settings
 from sbxtui.wiring import Services
 
@@ -40,6 +42,12 @@ class Call:
             raise UsageError(f"{question} needs an answer, and nobody can be asked here", hint="add --yes")
         if not await ask(f"{question}?"):
             raise UsageError("not confirmed: nothing was done")
+
+
+async def stopped_words(call: Call, row: Registration) -> str:
+    """What a link in the foreground says when it ended and nobody here asked for that."""
+    rows = await asyncio.to_thread(call.services.registry.list, row.context)
+    return "stopped" if any(one.id == row.id for one in rows) else f"stopped: `{row.name}` was removed"
 
 
 _FLAGS = ("context", "region", "profile", "isolation")

@@ -24,7 +24,7 @@ _FIXED = {
     "memory": tuple(str(size) for size in MEMORY_SIZES_MIB),
     "network": ("none", "internet", "allow="),
     "sort": ("name", "state", "age", "image", "id", "context"),
-    "filter": ("state:", "name:", "id:", "image:", "label:", "context:", "tracked:", "age<", "age>"),
+    "filter": ("state:", "name:", "id:", "image:", "label:", "context:", "tracked:", "age<", "age>", "cost<", "cost>"),
     "signal": ("TERM", "INT", "HUP", "QUIT", "KILL", "STOP", "CONT", "USR1", "USR2"),
     **dict.fromkeys(("setup_file", "env_file"), (FILES,)),
     "folder": (FOLDERS,),
@@ -160,8 +160,10 @@ def _values(line: _Line, action: argparse.Action, known: Known) -> list[str]:
             return known.contexts()
         case "name" if line.verbs in (["context", "use"], ["context", "rm"]):
             return [name for name in known.contexts() if name != "local" or line.verbs[1] == "use"]
-        case "image":
+        case "image" | "images":
             return known.images()
+        case "source" if line.verb in ("image", "local"):
+            return [FILES]
         case "job":
             return known.jobs()
         case dest:

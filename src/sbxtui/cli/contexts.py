@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.core.errors import Conflict, UsageError
 from sbxtui.core.model import Context, ContextKind, ContextName
-from sbxtui.core.text import counted
+from sbxtui.core.text import counted, harmless_line
 from sbxtui.project import trust as trust_project
+
+_REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_ENDPOINT = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.ASCII)
 
 
 def ls(call: Call) -> int:
@@ -46,6 +50,7 @@ def add(call: Call) -> int:
     region = args.region or call.settings.region
     if not region:
         raise UsageError("a context needs a region", hint=f"sbx context add {args.name} --region us-east-1")
+    _check_place(region, args.endpoint_url)
     context = Context(
         name=ContextName(args.name),
         kind=ContextKind.AWS,
@@ -58,6 +63,15 @@ def add(call: Call) -> int:
         call.out.json(_context_json(context, call))
     call.out.line(context.name)
     return 0
+
+
+def _check_place(region: str, endpoint_url: str) -> None:
+    """What nothing can be at is refused now, and not by each verb that looks there."""
+    if not _REGION.fullmatch(region):
+        raise UsageError(f"`{harmless_line(region, limit=64)}` is no region", hint="write one like us-east-1")
+    if endpoint_url and not _ENDPOINT.fullmatch(endpoint_url):
+        shown = harmless_line(endpoint_url, limit=100)
+        raise UsageError(f"`{shown}` is no endpoint", hint="write it like https://HOST or http://HOST:PORT")
 
 
 async def rm(call: Call) -> int:

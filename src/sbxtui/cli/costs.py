@@ -10,11 +10,8 @@ from sbxtui.cli.fitting import Cut
 from sbxtui.core.errors import UsageError
 from sbxtui.core.jobs import Job
 from sbxtui.core.life import Bill, bill_json, life_words
-from sbxtui.core.logs import parse_instant
 from sbxtui.core.pricing import PRICES_OF, PRICES_SOURCE, usd_text
-from sbxtui.core.text import iso
-from sbxtui.services.awake import DEADLINE, UNTIL_JOB, AwakeSpec
-from sbxtui.store.links import Link
+from sbxtui.services.awake import DEADLINE, awake_spec, until_words
 
 _COLUMNS = ("NAME", "STATE", "PER HOUR", "SO FAR", "AT CAP", "BUDGET", "LIFE")
 _CUTS = (Cut("LIFE", 24), Cut("LIFE", 0), Cut("AT CAP", 0), Cut("STATE", 9), Cut("NAME", 12))
@@ -36,7 +33,8 @@ async def cost(call: Call) -> int:
         call.out.json(_json(call, bills, jobs))
     else:
         names = [bill.sandbox.name for bill in bills]
-        call.out.table(_COLUMNS, [_row(bill) for bill in bills], cuts=_CUTS, is_wide=call.args.wide, names=names)
+        rows, empty = [_row(bill) for bill in bills], "no sandboxes: `sbx create` makes one"
+        call.out.table(_COLUMNS, rows, cuts=_CUTS, is_wide=call.args.wide, names=names, empty=empty)
         _tell_more(call, bills, jobs)
     return inventory.error.exit_code if inventory.error else 0
 
@@ -46,7 +44,6 @@ def _tell_more(call: Call, bills: Sequence[Bill], jobs: Sequence[Job]) -> None:
         usd = _job_usd(job, bills[0])
         call.out.line(f"  job {job.id[:8]}  {usd_text(usd)}  {job.command}")
     if not bills:
-        call.out.note("no sandboxes: `sbx create` makes one")
         return
     if not call.args.sandbox:
         per_hour, so_far = (sum(getattr(bill.cost, name) for bill in bills) for name in ("per_hour", "so_far"))
@@ -54,7 +51,10 @@ def _tell_more(call: Call, bills: Sequence[Bill], jobs: Sequence[Job]) -> None:
     if any(not bill.is_paid for bill in bills):
         call.out.note("the local cloud costs nothing: this is what the same would cost on AWS, an estimate")
     elif any(bill.cost.is_estimate for bill in bills):
-        call.out.note("an estimate: snapshots are guessed, or nobody told the prices of this region")
+        call.out.note(
+            "an estimate: snapshots are guessed, a suspension that nobody here saw counts as running, or nobody told "
+            "the prices of this region"
+        )
     call.out.note(f"prices: {PRICES_SOURCE}, {PRICES_OF}; work above the baseline comes on top and cannot be seen")
 
 
@@ -135,25 +135,14 @@ async def keep_awake(call: Call) -> int:
         return 0
     if not args.until:
         raise UsageError("until when?", hint=f"sbx keep-awake {row.name} --until job, or 2h, or a time")
-    link = await services.keep_awake.start(row, _spec(call))
+    deadline = timedelta(seconds=args.deadline) if args.deadline else DEADLINE
+    spec = awake_spec(args.until, datetime.now(UTC), deadline=deadline, budget_usd=args.budget)
+    link = await services.keep_awake.start(row, spec)
     call.out.result({"name": row.name, "kept_awake": True, **link.spec})
     if row.request.idle is None:
         call.out.note(f"note: nothing suspends `{row.name}` anyway: it was made without --idle")
-    call.out.note(f"`{row.name}` is kept awake {_until_words(link)}, by the runner: that needs this machine")
+    call.out.note(f"`{row.name}` is kept awake {until_words(link)}, by the runner: that needs this machine")
     return 0
-
-
-def _spec(call: Call) -> AwakeSpec:
-    args, now = call.args, datetime.now(UTC)
-    until = None if args.until == UNTIL_JOB else _coming(args.until, now)
-    deadline = now + (timedelta(seconds=args.deadline) if args.deadline else DEADLINE)
-    return AwakeSpec(until, deadline, args.budget)
-
-
-def _coming(text: str, now: datetime) -> datetime:
-    """A time to come: `2h` from now on, or an instant."""
-    found = parse_instant(text, now)
-    return found if "-" in text or ":" in text else now + (now - found)
 
 
 def _list_awake(call: Call) -> int:
@@ -163,14 +152,7 @@ def _list_awake(call: Call) -> int:
     for link in links:
         state = str(link.status.get("state") or "waiting for the runner")
         reason = f"  {link.status['reason']}" if link.status.get("reason") else ""
-        call.out.line(f"{link.sandbox}  {state}  {_until_words(link)}{reason}")
+        call.out.line(f"{link.sandbox}  {state}  {until_words(link)}{reason}")
     if not links:
         call.out.note("no sandbox is kept awake")
     return 0
-
-
-def _until_words(link: Link) -> str:
-    spec = AwakeSpec.of(link.spec)
-    until = "while a job runs" if spec.until is None else f"until {iso(spec.until)}"
-    most = f", for {usd_text(spec.budget_usd)} at most" if spec.budget_usd is not None else ""
-    return f"{until}, at the latest until {iso(spec.deadline)}{most}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sbxtui.cli.call import Call, can_open_dashboard
 from sbxtui.core.errors import UsageError
+from sbxtui.tui.quieting import quiet_terminal
 from sbxtui.wiring import Services
 
 
@@ -18,12 +19,15 @@ def tui(call: Call) -> int:
     """
     if not can_open_dashboard():
         raise UsageError("the dashboard needs a terminal", hint="`sbx ls` prints the list")
-    # What is made until the first frame stays: looking through it for what does not would only delay that.
-    gc.disable()
-    from sbxtui.tui.app import run_dashboard
-
     settings, named = call.settings, call.args.context
     if getattr(call.args, "read_only", False):
         settings = replace(settings, ui=replace(settings.ui, read_only=True))
-    # Another context than the first is chosen in the dashboard; the flag names the one to begin with.
-    return run_dashboard(settings, lambda name: Services(settings, actor="tui:you", context_name=name or named))
+    # What is made until the first frame stays: looking through it for what does not would only delay that.
+    gc.disable()
+    with quiet_terminal() as found:
+        from sbxtui.tui.app import run_dashboard
+
+        # Another context than the first is chosen in the dashboard; the flag names the one to begin with.
+        return run_dashboard(
+            settings, lambda name: Services(settings, actor="tui:you", context_name=name or named), terminal=found
+        )

@@ -6,11 +6,12 @@ A file has one a line; blank lines and `#` comments are left out.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sbxtui.cli.argtypes import passed_variable
 from sbxtui.core.errors import UsageError
+from sbxtui.core.secrets import NewSecret
 
 _MAX_BYTES = 1 << 20
 
@@ -61,6 +62,21 @@ def own_value(name: str, where: str) -> str:
             f"{where}: `{name}` has no `=`, and you have no variable of that name to pass on",
             hint=f"write {name}=VALUE",
         ) from None
+
+
+def own_secrets(given: Iterable[tuple[str, Sequence[str]]]) -> tuple[NewSecret, ...]:
+    """The secrets of `--secret`, each with the value this process has under its name.
+
+    Raises:
+        UsageError: It has none of that name.
+    """
+    found = []
+    for key, hosts in given:
+        if (value := os.environ.get(key)) is None:
+            hint = f"export {key}: a value is never taken from the command line"
+            raise UsageError(f"--secret: you have no variable `{key}`", hint=hint)
+        found.append(NewSecret(key, value, hosts))
+    return tuple(found)
 
 
 def _variable(line: str, where: str) -> tuple[str, str]:

@@ -185,7 +185,9 @@ def _finish_copy(call: Call, report: TreeReport | None) -> int:
 
 def _table(call: Call, infos: Sequence[FileInfo]) -> None:
     columns, rows = ("MODE", "SIZE", "MODIFIED", "NAME"), [_file_row(one) for one in infos]
-    call.out.table(columns, rows, cuts=_CUTS, is_wide=call.args.wide, names=[one.path for one in infos])
+    call.out.table(
+        columns, rows, cuts=_CUTS, is_wide=call.args.wide, names=[one.path for one in infos], empty="an empty folder"
+    )
 
 
 def _file_row(info: FileInfo) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
-from sbxtui.cli.call import Call
+from sbxtui.cli.call import Call, stopped_words
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import Registration
 from sbxtui.core.ports import parse_mapping
@@ -22,6 +22,9 @@ from sbxtui.services.forward.model import (
 )
 from sbxtui.services.forward.sharedways import SharedWays
 from sbxtui.services.ports import OpenPort
+from sbxtui.services.sync.beside import beside
+
+_NO_FORWARD = "no forwards: `sbx forward SANDBOX PORT` opens one"
 
 
 async def start(call: Call) -> int:
@@ -62,8 +65,9 @@ async def _run(call: Call, row: Registration, bound: list[Bound]) -> None:
     out.note("Ctrl-C ends")
     out.ends_by_interrupt = True
     teller = _Teller(call, row.name)
-    await forwards.run(row, links, bound, SharedWays(), teller.trouble, teller.status, teller.port)
-    out.note("stopped")
+    async with beside(call.services.ports.watch(row)):
+        await forwards.run(row, links, bound, SharedWays(), teller.trouble, teller.status, teller.port)
+    out.note(await stopped_words(call, row))
 
 
 def _asked(call: Call) -> list[ForwardSpec]:
@@ -120,7 +124,7 @@ async def ls(call: Call) -> int:
         for one in facts
     ]
     heads = ("SANDBOX", "LOCAL", "REMOTE", "STATE", "OPEN", "SENT / RECEIVED", "LAST ERROR")
-    call.out.table(heads, rows, names=[f"{one['sandbox']}:{one['local_port']}" for one in facts])
+    call.out.table(heads, rows, names=[f"{one['sandbox']}:{one['local_port']}" for one in facts], empty=_NO_FORWARD)
     return 0
 
 
@@ -186,7 +190,8 @@ async def ports(call: Call) -> int:
         )
         for one in found
     ]
-    call.out.table(("PORT", "ADDRESS", "PROCESS", "PID", "SINCE"), rows, names=[str(one.port) for one in found])
+    heads, empty = ("PORT", "ADDRESS", "PROCESS", "PID", "SINCE"), f"nothing listens in `{row.name}`"
+    call.out.table(heads, rows, names=[str(one.port) for one in found], empty=empty)
     if found:
         call.out.note(f"`sbx forward {row.name} {found[0].port}` opens one here")
     return 0

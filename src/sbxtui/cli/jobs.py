@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from contextlib import aclosing
 
@@ -31,10 +32,12 @@ async def jobs(call: Call) -> int:
         call.out.json([job_json(job) for job in shown])
         return 0
     rows = [show.job_row(job) for job in shown]
-    call.out.table(show.JOB_COLUMNS, rows, cuts=show.JOB_CUTS, is_wide=call.args.wide, names=[job.id for job in shown])
     hidden = len(listing.jobs) - len(shown)
-    if hidden and not shown:
-        call.out.note(f"note: nothing runs; --all shows {hidden} that ended")
+    empty = (
+        f"nothing runs; --all shows {hidden} that ended" if hidden else "no jobs: `sbx exec SANDBOX -- CMD` begins one"
+    )
+    names = [job.id for job in shown]
+    call.out.table(show.JOB_COLUMNS, rows, cuts=show.JOB_CUTS, is_wide=call.args.wide, names=names, empty=empty)
     return 0
 
 
@@ -77,10 +80,18 @@ async def find_job(call: Call) -> Job:
     """The job of a line that says `JOB` or `SANDBOX JOB`.
 
     Raises:
-        NotFound: There is none. AmbiguousReference: Several fit.
+        NotFound: There is none. AmbiguousReference: Several fit. UsageError: The only word is a sandbox's name.
     """
-    row = await call.services.sandboxes.find(call.args.sandbox) if call.args.sandbox else None
-    return await call.services.job_lists.find(call.args.job, row)
+    if call.args.sandbox:
+        return await call.services.job_lists.find(call.args.job, await call.services.sandboxes.find(call.args.sandbox))
+    rows = await asyncio.to_thread(call.services.registry.list, call.services.context.name)
+    if call.args.job in {row.name for row in rows}:
+        # It may begin a job's id, too, of any sandbox: nobody means that.
+        name, verb = call.args.job, call.args.verb
+        raise UsageError(
+            f"`{name}` is a sandbox, and no job", hint=f"`sbx jobs {name}` lists its jobs; sbx {verb} {name} JOB"
+        )
+    return await call.services.job_lists.find(call.args.job)
 
 
 def plain_text(call: Call, job: Job) -> PlainText | None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
-from sbxtui.cli.envfile import with_own
+from sbxtui.cli.envfile import own_secrets, with_own
 from sbxtui.cli.recovery import recover
 from sbxtui.core.documents import record_json, registration_json
 from sbxtui.core.errors import SandboxNotFound, StoreUnwritable, UsageError
@@ -72,6 +72,7 @@ def options_of(args: Namespace, call: Call) -> CreateOptions:
         ingress_connectors=tuple(args.ingress_connector),
         workdir=args.workdir,
         budget_usd=args.budget,
+        secrets=own_secrets(args.secret),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
@@ -41,7 +42,7 @@ async def ps(call: Call) -> int:
     if call.out.is_json:
         bills = await call.services.costs.of(call.services.context, found)
         call.out.json({**sandbox_json(found[0]), **bill_json(bills[0])} if found else None)
-    _print(call, show.SANDBOX_COLUMNS, _cells(call, found), found)
+    _print(call, show.SANDBOX_COLUMNS, _cells(call, [call.services.context], found), found)
     return inventory.error.exit_code if inventory.error else 0
 
 
@@ -61,7 +62,9 @@ async def _list(call: Call, *, all_contexts: bool, with_terminated: bool, filter
     contexts = services.contexts.list() if all_contexts else [services.context]
     inventories = await asyncio.gather(*(services.inventories.live(context) for context in contexts))
     now = datetime.now(UTC)
-    matching = [one for inventory in inventories for one in inventory.sandboxes if wanted.matches(one, now)]
+    spent = {one.context.name: partial(services.costs.spent_usd, one.context) for one in inventories}
+    found = [one for inventory in inventories for one in inventory.sandboxes]
+    matching = [one for one in found if wanted.matches(one, now, spent[one.context])]
     shown = [one for one in matching if with_terminated or not one.state.is_gone]
     rows = sort_sandboxes(shown, sort)
     if call.out.is_json:
@@ -69,9 +72,10 @@ async def _list(call: Call, *, all_contexts: bool, with_terminated: bool, filter
         call.out.json([{**sandbox_json(one), **bill_json(bill)} for one, bill in zip(rows, bills, strict=True)])
     else:
         is_known = not any(one.error for one in inventories)
-        _table(call, rows, with_context=all_contexts, empty=_nothing(filter_text) if is_known else "")
+        _table(call, contexts, rows, with_context=all_contexts, empty=_nothing(filter_text) if is_known else "")
     for inventory in inventories:
         _report(call, inventory)
+    _report_shortfall(call, contexts)
     _report_hidden(call, len(matching) - len(shown))
     return next((inventory.error.exit_code for inventory in inventories if inventory.error), 0)
 
@@ -85,22 +89,28 @@ async def _bills(call: Call, contexts: Sequence[Context], rows: Sequence[Sandbox
     return [by_id[one.context, one.id, one.name] for one in rows]
 
 
-def _table(call: Call, rows: Sequence[Sandbox], *, with_context: bool, empty: str) -> None:
+def _table(call: Call, contexts: Sequence[Context], rows: Sequence[Sandbox], *, with_context: bool, empty: str) -> None:
     if not rows:
         if empty:
             call.out.note(empty)
         return
     columns = ("CONTEXT", *show.SANDBOX_COLUMNS) if with_context else show.SANDBOX_COLUMNS
-    cells = _cells(call, rows)
+    cells = _cells(call, contexts, rows)
     if with_context:
         cells = [(one.context, *row) for one, row in zip(rows, cells, strict=True)]
     _print(call, columns, cells, rows)
 
 
-def _cells(call: Call, rows: Sequence[Sandbox]) -> list[tuple[str, ...]]:
+def _cells(call: Call, contexts: Sequence[Context], rows: Sequence[Sandbox]) -> list[tuple[str, ...]]:
     # A program that reads the list has no width that anything must fit into.
     is_wide = call.args.wide or not stdout_is_terminal()
-    return [show.sandbox_row(one, is_wide=is_wide) for one in rows]
+    known = {context.name: context for context in contexts}
+    # What jobs run decides nothing that is shown here.
+    bills = [call.services.costs.of_known(known[one.context], [one], ())[0] if one.is_tracked else None for one in rows]
+    return [
+        show.sandbox_row(one, bill.cost if bill else None, is_wide=is_wide)
+        for one, bill in zip(rows, bills, strict=True)
+    ]
 
 
 def _nothing(filter_text: str) -> str:
@@ -117,6 +127,14 @@ def _print(call: Call, columns: Sequence[str], cells: Sequence[Sequence[str]], r
 def _report(call: Call, inventory: Inventory) -> None:
     if inventory.error is not None:
         call.out.error(inventory.error)
+
+
+def _report_shortfall(call: Call, contexts: Sequence[Context]) -> None:
+    """What is merely not installed is `doctor`'s to say."""
+    for context in contexts:
+        shortfall = call.services.planes.isolation_shortfall(context)
+        if shortfall.is_fault:
+            call.out.note(f"note: new sandboxes get a weaker isolation: {shortfall.words}; see `sbx doctor`")
 
 
 def _report_hidden(call: Call, count: int) -> None:

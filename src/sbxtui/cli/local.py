@@ -25,6 +25,8 @@ async def status(call: Call) -> int:
         "pid": cloud.pid if cloud else None,
         "runtime": cloud.runtime if cloud else None,
         "isolation": cloud.isolation if cloud else None,
+        "mode": cloud.mode if cloud else None,
+        "limits": cloud.mode_words if cloud else None,
         "sandboxes": count,
     }
     if call.out.is_json:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Coroutine
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbxtui.cli import show
-from sbxtui.cli.call import ACTOR, Call
+from sbxtui.cli.call import Call
 from sbxtui.cli.output import tell
 from sbxtui.core.errors import UsageError
-from sbxtui.core.text import iso, short_age
-from sbxtui.settings import locate_home
-from sbxtui.store.clients import Allowed, McpClient
+from sbxtui.core.paths import at_home
+from sbxtui.settings import Home, locate_home
 
 if TYPE_CHECKING:
     from sbxtui.mcp_server.config import Client, Launch
@@ -27,11 +25,13 @@ def serve(call: Call) -> int | Coroutine[Any, Any, int]:
     from sbxtui.mcp_server.serve import serve_stdio
 
     args = call.args
+    is_chosen = args.toolsets or args.tools
     options = Options(
         context=args.context,
-        toolsets=_listed(args.toolsets),
+        toolsets=_listed(args.toolsets if is_chosen else call.settings.mcp_toolsets),
         tools=_listed(args.tools),
         is_read_only=args.read_only,
+        asks=args.ask,
     )
     if args.http:
         return _serve_http(call, options)
@@ -89,52 +89,7 @@ async def doctor(call: Call) -> int:
         launch = configured(client, client.file(_scope(call, client), Path.cwd()))
     else:
         launch = _launch(call, client)
-    return show.checks(call.out, await examine(launch, Path.home()))
-
-
-def ls(call: Call) -> int:
-    """List the clients that are connected."""
-    found = call.services.clients.list()
-    if call.out.is_json:
-        call.out.json([client_json(one) for one in found])
-    now = datetime.now(UTC)
-    rows = [
-        (
-            one.actor.removeprefix("mcp:"),
-            one.allowed.value,
-            one.tool or "-",
-            one.code or "-",
-            str(one.calls),
-            short_age(now - one.seen_at),
-        )
-        for one in found
-    ]
-    heads = ("CLIENT", "STATE", "LAST CALL", "RESULT", "CALLS", "AGE")
-    call.out.table(heads, rows, names=[one.actor.removeprefix("mcp:") for one in found])
-    return 0
-
-
-def pause(call: Call) -> int:
-    """Have a client's calls wait."""
-    return _allow(call, Allowed.PAUSED)
-
-
-def resume(call: Call) -> int:
-    """Let a client go on."""
-    return _allow(call, Allowed.RUNNING)
-
-
-def end(call: Call) -> int:
-    """Cut a client off."""
-    return _allow(call, Allowed.ENDED)
-
-
-def _allow(call: Call, allowed: Allowed) -> int:
-    client = call.services.clients.find(call.args.mcp_client)
-    call.services.clients.allow(client, allowed, actor=ACTOR)
-    call.out.line(client.actor.removeprefix("mcp:"))
-    call.out.result({"client": client.actor, "state": allowed.value})
-    return 0
+    return show.checks(call.out, await examine(launch, at_home("~")))
 
 
 def _client(call: Call) -> Client:
@@ -158,24 +113,16 @@ def _launch(call: Call, client: Client) -> Launch:
     context = ("--context", call.args.context) if call.args.context else ()
     home = call.settings.home
     # A home of one's own is named by the environment, which a client does not pass on.
-    env = {} if home == locate_home({}) else {"SBX_HOME": str(home.config_dir.parent)}
+    env = {} if home == _usual_home() else {"SBX_HOME": str(home.config_dir.parent)}
     return Launch(command, (*words, "--mcp", *context, *client.args), env)
+
+
+def _usual_home() -> Home | None:
+    try:
+        return locate_home({})
+    except UsageError:
+        return None
 
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
-
-
-def client_json(client: McpClient) -> dict[str, object]:
-    """A client as scripts see it."""
-    return {
-        "client": client.actor,
-        "name": client.name,
-        "pid": int(client.owner.partition(":")[0]),
-        "state": client.allowed.value,
-        "connected_at": iso(client.connected_at),
-        "seen_at": iso(client.seen_at),
-        "last_tool": client.tool or None,
-        "last_result": client.code or None,
-        "calls": client.calls,
-    }

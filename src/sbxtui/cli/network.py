@@ -21,8 +21,6 @@ async def network(call: Call) -> int:
         raise UsageError("`sbx network` was given no sandbox", hint="sbx network NAME, or sbx network --presets")
     if args.follow and not args.log:
         raise UsageError("--follow is about the log", hint=f"sbx network {args.sandbox} --log --follow")
-    if args.tail < 0:
-        raise UsageError(f"--tail {args.tail} is not possible", hint="0 or more")
     wants_change = bool(args.allow or args.deny or args.none or args.internet)
     if wants_change and args.log:
         raise UsageError("--log shows and changes nothing", hint="change the network first, then look")

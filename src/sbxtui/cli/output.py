@@ -80,6 +80,7 @@ class Output:
         cuts: Sequence[Cut] = (),
         is_wide: bool = False,
         names: Sequence[str] | None = None,
+        empty: str = "",
     ) -> None:
         """Left-aligned columns, two blanks apart; when quiet, the names alone, or the rows without a header.
 
@@ -89,6 +90,7 @@ class Output:
             cuts: How to make it fit into a terminal; without any it is as wide as it is.
             is_wide: Show all of it all the same.
             names: What other verbs call the rows by, one for each.
+            empty: What is said in place of heads over nothing.
         """
         if self.is_quiet and names is not None:
             for name in names:
@@ -100,6 +102,9 @@ class Output:
         lines = [tuple(harmless_line(cell, limit=_CELL_MAX) for cell in row) for row in rows]
         width = terminal_columns() if cuts and not is_wide else 0
         if self.is_json:
+            return
+        if empty and not lines:
+            self.note(empty)
             return
         fitted = fit(columns, lines, cuts, width) if width else Fitted(tuple(columns), tuple(lines))
         shown = list(fitted.rows) if self.is_quiet else [fitted.columns, *fitted.rows]

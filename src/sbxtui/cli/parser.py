@@ -77,7 +77,7 @@ def _with_help_asked(argv: Sequence[str]) -> list[str]:
     at = _verb_index(argv)
     if at is None or argv[at] != "help":
         return list(argv)
-    return [*argv[:at], *argv[at + 1 :], "--help"]
+    return [*argv[:at], *(word for word in argv[at + 1 :] if word != "help"), "--help"]
 
 
 def verb_of(argv: Sequence[str]) -> str:
@@ -149,7 +149,7 @@ def _value_flags(verb: str) -> frozenset[str]:
     if verb == "exec":
         return frozenset(common | {"--env-file", "--workdir", "-w", "-e"})
     create = {"--image", "-i", "--role", "--memory", "-m", "--cpus", "--label", "--idle", "--max-duration"}
-    create |= {"--egress-connector", "--ingress-connector", "--network", "--workdir", "-w", "--budget"}
+    create |= {"--egress-connector", "--ingress-connector", "--network", "--workdir", "-w", "--budget", "--secret"}
     return frozenset(common | create | {"--name"})
 
 

@@ -33,7 +33,12 @@ async def ls(call: Call) -> int:
         call.out.json([_json(row.name, one) for one in found])
         return 0
     rows = [(one.key, ", ".join(one.places), one.placeholder) for one in found]
-    call.out.table(("SECRET", "GOES TO", "PLACEHOLDER"), rows, names=[one.key for one in found])
+    call.out.table(
+        ("SECRET", "GOES TO", "PLACEHOLDER"),
+        rows,
+        names=[one.key for one in found],
+        empty=f"`{row.name}` has no secrets",
+    )
     return 0
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
 from sbxtui.core.documents import event_json
-from sbxtui.core.errors import SandboxNotFound, UsageError
+from sbxtui.core.errors import SandboxNotFound
 from sbxtui.core.model import Event, Registration
 from sbxtui.core.troubles import trouble_words
 from sbxtui.services.activity import follow_events
@@ -18,8 +18,6 @@ from sbxtui.services.doctor import Patient, examine
 
 async def events(call: Call) -> int:
     """Who did what; with `--follow`, as it happens."""
-    if call.args.tail < 0:
-        raise UsageError(f"--tail {call.args.tail} is not possible", hint="0 or more")
     machine = await _machine(call)
     context, log = call.services.context.name, call.services.events
     rows = await asyncio.to_thread(call.services.registry.list, context)
@@ -30,12 +28,14 @@ async def events(call: Call) -> int:
         return 0
     call.out.ends_by_interrupt = True
     watched = _Watched(context, machine.id if machine else "", machine.name if machine else call.args.sandbox)
-    async for batch in follow_events(call.settings.home, log, after_seq=newest):
-        about = [event for event in batch if watched.takes(event)]
-        _print(call, about)
-        for event in about:
-            if words := trouble_words(event):
-                await call.services.alarms.ring(event, words)
+    alarms = call.services.alarms
+    async with alarms.looking():
+        async for batch in follow_events(call.settings.home, log, after_seq=newest):
+            about = [event for event in batch if watched.takes(event)]
+            _print(call, about)
+            for event in about:
+                if words := trouble_words(event):
+                    await alarms.ring(event, words)
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbxtui.cli.adder import Adder, Arguments
+from sbxtui.cli.adder import Adder, Arguments, wide
 from sbxtui.cli.argtypes import count, seconds, usd
 
 
@@ -26,7 +26,7 @@ def _costs(add: Adder) -> None:
         detail="What sandboxes cost, and what becomes of each by itself. For the local cloud: what AWS would charge.",
     )
     cost.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX", help="with its jobs; omitted: all")
-    cost.add_argument("--wide", action="store_true", help="show all of the table, wider than the terminal or not")
+    wide(cost)
     budget = _of_sandbox(add("budget", "costs:budget", "what a running sandbox may cost in all; without USD: tell"))
     budget.add_argument("usd", nargs="?", type=usd, default=None, metavar="USD", help="for all of its life")
     budget.add_argument("--terminate", action="store_true", help="end it when that is spent, instead of suspending it")
@@ -78,12 +78,12 @@ def _usage(add: Adder) -> None:
         detail="What all sandboxes use. One that would be kept awake by looking is left alone, and says so.",
     )
     top.add_argument("--sort", default="cpu", metavar="KEY", help="cpu, memory, disk, processes or name")
-    top.add_argument("--wide", action="store_true", help="show all of the table, wider than the terminal or not")
+    wide(top)
     for parser in (metrics, top):
         parser.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
         parser.add_argument("--interval", type=seconds, default=2.0, metavar="S", help="pause between looks (2 s)")
     events = add("events", "seeing:events", "who did what")
     events.add_argument("--follow", action="store_true", help="go on as events happen")
-    events.add_argument("--tail", type=int, default=50, metavar="N", help="the last N (default 50)")
+    events.add_argument("--tail", type=count, default=50, metavar="N", help="the last N (default 50)")
     events.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
     add("doctor", "seeing:doctor", "check this machine, the context and the isolation")

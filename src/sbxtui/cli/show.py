@@ -11,6 +11,7 @@ from sbxtui.cli.output import Output
 from sbxtui.core.isolation import short_isolation
 from sbxtui.core.jobs import Job
 from sbxtui.core.model import Event, Sandbox
+from sbxtui.core.pricing import Cost, cost_text
 from sbxtui.core.text import harmless_line, reason_words, short_age
 from sbxtui.services.targets import Outcome
 
@@ -22,10 +23,11 @@ _SHORT_ID = 12
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 _REASON_WIDTH = 60
 _WIDE_REASON = 1000
-SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ISOLATION", "ID")
+SANDBOX_COLUMNS = ("NAME", "STATE", "AGE", "IMAGE", "NETWORK", "ISOLATION", "PER HOUR", "SO FAR", "ID")
 # Any beginning of an id that only one sandbox has will do in its place, so it is cut without a mark.
 SANDBOX_CUTS = (
-    *(Cut("ID", 12, mark=""), Cut("STATE", 24), Cut("NETWORK", 16), Cut("STATE", 12)),
+    *(Cut("ID", 12, mark=""), Cut("STATE", 24), Cut("PER HOUR", 0), Cut("NETWORK", 16), Cut("SO FAR", 0)),
+    Cut("STATE", 12),
     *(
         Cut("ID", 0),
         Cut("AGE", 0),
@@ -47,7 +49,7 @@ IMAGE_CUTS = (Cut("ARN", 24), Cut("ARN", 0), Cut("NAME", 24))
 CONTEXT_CUTS = (Cut("ISOLATION", 24), Cut("PROFILE", 8), Cut("ISOLATION", 8), Cut("PROFILE", 0))
 
 
-def sandbox_row(sandbox: Sandbox, *, is_wide: bool = False) -> tuple[str, ...]:
+def sandbox_row(sandbox: Sandbox, cost: Cost | None = None, *, is_wide: bool = False) -> tuple[str, ...]:
     """A sandbox's cells for `SANDBOX_COLUMNS`; wide ones say the whole reason, as `inspect` does."""
     reason = harmless_line(reason_words(sandbox.state_reason), limit=_WIDE_REASON if is_wide else _REASON_WIDTH)
     state = sandbox.state.value.lower() + (f" ({reason})" if reason else "")
@@ -58,6 +60,7 @@ def sandbox_row(sandbox: Sandbox, *, is_wide: bool = False) -> tuple[str, ...]:
         sandbox.image_name,
         str(sandbox.facts.get("network") or "-"),
         short_isolation(harmless_line(str(sandbox.facts.get("isolation") or "-"))),
+        *(("-", "-") if cost is None else (cost_text(cost.per_hour, cost), cost_text(cost.so_far, cost))),
         sandbox.id or "-",
     )
 
@@ -80,7 +83,7 @@ def job_row(job: Job) -> tuple[str, ...]:
     """A job's cells for `JOB_COLUMNS`."""
     state = job.state.value + (f" ({job.exit.exit_code})" if job.exit else "")
     age = short_age(datetime.now(UTC) - job.created_at)
-    return job.id[:_SHORT_ID], job.sandbox or "-", state, age, job.actor or "-", job.command
+    return job.id[:_SHORT_ID], job.sandbox or "-", state, age, job.actor or "-", job.label or job.command
 
 
 def checks(out: Output, found: Sequence[Check]) -> int:

@@ -13,6 +13,7 @@ from sbxtui.core.text import counted, iso, short_size
 from sbxtui.services.launch import CreateOptions
 from sbxtui.services.snapshots import Snapshot, has_processes
 
+_NONE = "no snapshots: `sbx snapshot create SANDBOX` makes one"
 _COLUMNS = ("NAME", "OF", "KIND", "SIZE", "IMAGE", "ISOLATION", "MADE")
 _CUTS = (Cut("ISOLATION", 0), Cut("IMAGE", 0), Cut("MADE", 0), Cut("OF", 12), Cut("NAME", 12))
 _FILES_ONLY = "note: files only, for it shares this machine's kernel: no processes, nothing of /tmp, no environment"
@@ -35,11 +36,8 @@ async def ls(call: Call) -> int:
     found = await call.services.snapshots.list()
     if call.out.is_json:
         call.out.json([_json(one) for one in found])
-    if not found:
-        call.out.note("no snapshots: `sbx snapshot create SANDBOX` makes one")
-        return 0
-    names = [one.name for one in found]
-    call.out.table(_COLUMNS, [_row(one) for one in found], cuts=_CUTS, is_wide=call.args.wide, names=names)
+    names, rows = [one.name for one in found], [_row(one) for one in found]
+    call.out.table(_COLUMNS, rows, cuts=_CUTS, is_wide=call.args.wide, names=names, empty=_NONE)
     return 0
 
 

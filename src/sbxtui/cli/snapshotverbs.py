@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbxtui.cli.adder import Adder, Arguments
+from sbxtui.cli.adder import Adder, Arguments, destructive, wide
 from sbxtui.cli.argtypes import label_pair, passed_variable, some_seconds
 
 
@@ -12,7 +12,7 @@ def add_snapshot_verbs(add: Adder) -> None:
     create = _of_sandbox(verbs("create", "snapshots:create", "copy a sandbox as it stands; prints the copy's name"))
     create.add_argument("name", nargs="?", default=None, metavar="NAME", help="omitted: the sandbox's, with a number")
     listed = verbs("ls", "snapshots:ls", "list snapshots")
-    listed.add_argument("--wide", action="store_true", help="show all of the table, wider than the terminal or not")
+    wide(listed)
     restore = verbs("restore", "snapshots:restore", "make a sandbox that goes on from a snapshot; prints its name")
     restore.add_argument("snapshot", metavar="NAME", help="the snapshot's")
     restore.add_argument("name", nargs="?", default=None, metavar="NEW", help="the sandbox's; omitted: made up")
@@ -20,9 +20,8 @@ def add_snapshot_verbs(add: Adder) -> None:
     restore.add_argument("--replace", action="store_true", help="first remove a sandbox of that name; asks")
     removed = verbs("rm", "snapshots:rm", "delete snapshots; sandboxes made from them live on")
     removed.add_argument("snapshots", nargs="+", metavar="NAME")
-    removed.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
-    for parser in (restore, removed):
-        parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    destructive(removed)
+    restore.add_argument("--yes", "-y", action="store_true", help="do not ask")
     fork = add(
         "fork",
         "snapshots:fork",

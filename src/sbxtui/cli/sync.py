@@ -7,30 +7,31 @@ import shlex
 import time
 from datetime import UTC, datetime
 
-from sbxtui.cli.call import Call
+from sbxtui.cli.call import Call, stopped_words
+from sbxtui.cli.syncreview import first_of
 from sbxtui.core.errors import Incomplete, SbxError, UsageError
 from sbxtui.core.model import Registration
 from sbxtui.core.text import counted, harmless_line, iso, short_size
 from sbxtui.services.runnerctl import start_runner
-from sbxtui.services.sync.model import Mode, OnConflict
+from sbxtui.services.sync.model import Mode
+from sbxtui.services.sync.spec import SyncSpec
 from sbxtui.services.sync.status import LinkState, Status, entries_of, way_out
-from sbxtui.services.sync.syncs import SyncSpec, local_root
 from sbxtui.services.sync.views import SyncView
 from sbxtui.store.links import Link, Wanted
 
 _SHOW_EVERY_S = 1.0
 _SHOWN = 10
+_NO_SYNC = "no synced folders: `sbx sync SANDBOX` keeps this one in a sandbox"
 
 
 async def start(call: Call) -> int:
     """Carry each change over as it is saved, until Ctrl-C; or once."""
     args, syncs = call.args, call.services.syncs
-    root = await asyncio.to_thread(local_root, args.folder)
-    row = await call.services.sandboxes.find(args.sandbox)
     if args.once and args.detach:
         raise UsageError("`--once` ends at once, `--detach` never", hint="leave one of them out")
-    spec = SyncSpec(root, args.to, Mode(args.mode), OnConflict(args.on_conflict))
-    _check(spec, accepts_deletes=args.accept_deletes)
+    words = (args.folder, args.to, args.mode, args.on_conflict)
+    spec = await asyncio.to_thread(SyncSpec.asked, *words, accepts_deletes=args.accept_deletes)
+    row = await call.services.sandboxes.find(args.sandbox)
     if args.detach:
         await syncs.detach(row, spec)
         await _accept(call, row)
@@ -42,21 +43,12 @@ async def start(call: Call) -> int:
     teller = _Teller(call, row.name)
     if args.once:
         return _finish(call, row.name, await syncs.once(row, link, teller.tell))
-    call.out.note(f"{root} → {row.name}:{args.to or '(its work folder)'}; Ctrl-C ends, what is known is kept")
+    call.out.note(f"{spec.root} → {row.name}:{args.to or '(its work folder)'}; Ctrl-C ends, what is known is kept")
     call.out.ends_by_interrupt = True
     status = await syncs.run(row, link, teller.tell)
-    call.out.note("stopped")
+    call.out.note(await stopped_words(call, row))
     call.out.result(status.as_json())
     return 0
-
-
-def _check(spec: SyncSpec, *, accepts_deletes: bool) -> None:
-    if accepts_deletes and spec.mode is not Mode.MIRROR:
-        raise UsageError("only a mirror deletes what only the sandbox has", hint="leave `--accept-deletes` out")
-    if spec.on_conflict in (OnConflict.GUEST, OnConflict.MERGE) and spec.mode is not Mode.TWO_WAY:
-        raise UsageError(
-            f"`--on-conflict {spec.on_conflict}` changes files here, and this sync does not", hint="add --mode two-way"
-        )
 
 
 async def ls(call: Call) -> int:
@@ -66,7 +58,9 @@ async def ls(call: Call) -> int:
         call.out.json([_link_json(link) for link in links])
     else:
         rows = [(link.sandbox, _state(link), str(link.spec.get("mode")), str(link.spec.get("root"))) for link in links]
-        call.out.table(("SANDBOX", "STATE", "MODE", "FOLDER"), rows, names=[link.sandbox for link in links])
+        call.out.table(
+            ("SANDBOX", "STATE", "MODE", "FOLDER"), rows, names=[link.sandbox for link in links], empty=_NO_SYNC
+        )
     return 0
 
 
@@ -134,7 +128,7 @@ async def conflicts(call: Call) -> int:
         call.out.json([one.as_json() for one in found])
     else:
         rows = [(one.path_text, one.local_words, one.guest_words) for one in found]
-        call.out.table(("PATH", "HERE", "SANDBOX"), rows, names=[one.path_text for one in found])
+        call.out.table(("PATH", "HERE", "SANDBOX"), rows, names=[one.path_text for one in found], empty="no conflicts")
     return 0
 
 
@@ -180,12 +174,20 @@ def _finish(call: Call, name: str, status: Status) -> int:
 
 
 def _problem(name: str, status: Status) -> SbxError | None:
-    if not (status.conflicts or status.problems):
+    """What is not in the sandbox as it is here, and what tells more of it."""
+    parts, hints = [], []
+    if status.conflicts:
+        parts.append(f"{counted(len(status.conflicts), 'path')} in conflict")
+        hints.append(f"`sbx sync conflicts {name}` lists what is in conflict")
+    if status.problems:
+        parts.append(f"left alone: {first_of(status.problems)}")
+        hints.append(f"`sbx sync status {name}` lists what is left alone")
+    if not parts:
         return None
     said = status.as_json()
     return Incomplete(
-        f"{counted(len(status.conflicts), 'path')} in conflict, {len(status.problems)} left alone",
-        hint=f"`sbx sync conflicts {name}` lists the first, `sbx sync status {name}` the others",
+        "; ".join(parts),
+        hint=", ".join(hints),
         details={"conflicts": said["conflicts"], "problems": said["problems"]},
     )
 
@@ -230,10 +232,20 @@ class _Teller:
             self._call.out.note(f"{status.state.value}: {harmless_line(status.words)}{hint if is_halted else ''}")
         elif status.state is LinkState.WATCHING and self._state is not LinkState.WATCHING:
             self._tell_equal(status)
+        elif status.state is LinkState.SCANNING:
+            self._tell_look(status, now_s)
         elif status.pending and now_s - self._told_s >= _SHOW_EVERY_S:
             self._told_s = now_s
             self._call.out.progress(f"{counted(status.pending, 'change')} to go, {short_size(status.sent_bytes)} sent")
         self._state, self._words = status.state, status.words
+
+    def _tell_look(self, status: Status, now_s: float) -> None:
+        """A look that takes long, and, once, that there is more than most people mean to send."""
+        if status.words and not self._words:
+            self._call.out.note(f"note: {status.words}")
+        if status.seen and now_s - self._told_s >= _SHOW_EVERY_S:
+            self._told_s = now_s
+            self._call.out.progress(f"looking: {entries_of(status.seen)} so far")
 
     def _tell_equal(self, status: Status) -> None:
         if self._call.out.is_json:

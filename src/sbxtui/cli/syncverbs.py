@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbxtui.cli.adder import Adder, Arguments
+from sbxtui.cli.adder import Adder, Arguments, destructive
 
 _PLAIN = (
     ("status", "how a sync is"),
@@ -74,8 +74,7 @@ def _add_review(verbs: Adder) -> None:
     undo.add_argument("--pushed", action="store_true", help="what was last replaced or removed in the sandbox instead")
     undo.add_argument("--again", action="store_true", help="what could not be taken back before")
     for parser in (pull, undo):
-        parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-        parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+        destructive(parser)
 
 
 def _add_consents(parser: Arguments) -> None:

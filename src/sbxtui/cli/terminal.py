@@ -35,7 +35,7 @@ async def shell(call: Call) -> int:
     """Open a shell in a sandbox on this terminal."""
     check_terminal(call, "`sbx exec -i SANDBOX -- sh` runs a script from its input")
     row = await call.services.sandboxes.find(call.args.sandbox)
-    command = Command(_SHELL, cwd=call.args.cwd, user=call.args.user, terminal=terminal_size())
+    command = Command(_SHELL, cwd=call.args.cwd, user=call.args.user, terminal=terminal_size(), label="shell")
     return await run_on_terminal(call, call.services.jobs.begin(row, command))
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 
 from sbxtui.cli.call import Call
 from sbxtui.cli.fitting import Cut
 from sbxtui.core.documents import usage_json
 from sbxtui.core.errors import UsageError
+from sbxtui.core.hours import cores_text, hour_json, hour_lines
 from sbxtui.core.text import short_size
-from sbxtui.core.usage import Usage
-from sbxtui.services.metrics import RESTING, SandboxUsage
+from sbxtui.core.usage import RESTING, Usage
+from sbxtui.services.metrics import SandboxUsage
 
 _UNKNOWN = "-"
-_COLUMNS = ("NAME", "CPU", "CORES", "MEMORY", "LIMIT", "DISK", "RECEIVED", "SENT", "PROCESSES", "NOTE")
+_COLUMNS = ("NAME", "CPU", "5 MIN", "CORES", "MEMORY", "LIMIT", "DISK", "RECEIVED", "SENT", "PROCESSES", "NOTE")
 _CUTS = (
     *(Cut("NOTE", 16), Cut("SENT", 0), Cut("RECEIVED", 0), Cut("CORES", 0), Cut("DISK", 0), Cut("LIMIT", 0)),
-    *(Cut("NOTE", 0), Cut("PROCESSES", 0), Cut("NAME", 12)),
+    *(Cut("NOTE", 0), Cut("PROCESSES", 0), Cut("5 MIN", 0), Cut("NAME", 12)),
 )
 _SAMPLE_COLUMNS = ("TIME", "CPU", "MEMORY", "DISK", "RECEIVED", "SENT", "PROCESSES", "OOM")
 _SORTS: dict[str, Callable[[Usage], float]] = {
@@ -34,9 +36,10 @@ async def metrics(call: Call) -> int:
     row = await call.services.sandboxes.find(call.args.sandbox)
     if not call.args.watch:
         usage = await call.services.metrics.sample(row)
-        call.out.result({"name": row.name, **usage_json(usage)})
+        history, now = await call.services.metrics.last_hour(row), datetime.now(UTC)
+        call.out.result({"name": row.name, **usage_json(usage), "last_hour": hour_json(history, now)})
         if not call.out.is_json:
-            for line in usage_lines(usage):
+            for line in [*usage_lines(usage), *hour_lines(history, now)]:
                 call.out.line(line)
         return 0
     call.out.ends_by_interrupt = True
@@ -46,7 +49,7 @@ async def metrics(call: Call) -> int:
         async for sample in samples:
             if sample is None:
                 if not was_resting:
-                    call.out.note(f"note: `{row.name}` is {RESTING}; going on when something runs in it")
+                    call.out.note(f"note: `{row.name}` is {RESTING}; going on when something is begun in it")
             elif call.out.is_json:
                 call.out.json({"name": row.name, **usage_json(sample)})
             else:
@@ -75,7 +78,9 @@ async def top(call: Call) -> int:
             call.out.note("no sandboxes: `sbx create` makes one")
         else:
             names = [one.sandbox.name for one in rows]
-            call.out.table(_COLUMNS, [_row(one) for one in rows], cuts=_CUTS, is_wide=call.args.wide, names=names)
+            of_late = await call.services.metrics.cpu_of_late([one.sandbox for one in rows])
+            cells = [_row(one, of_late.get(one.sandbox.id, "")) for one in rows]
+            call.out.table(_COLUMNS, cells, cuts=_CUTS, is_wide=call.args.wide, names=names)
         if not call.args.watch:
             return inventory.error.exit_code if inventory.error else 0
         await asyncio.sleep(interval_s)
@@ -83,7 +88,6 @@ async def top(call: Call) -> int:
 
 def usage_lines(usage: Usage) -> list[str]:
     """A sample as people read it: one line for each resource."""
-    busiest = f", the busiest core {max(usage.core_percents):.0f} %" if len(usage.core_percents) > 1 else ""
     throttled = f", held back for {usage.throttled_s:.1f} s so far" if usage.throttled_s else ""
     swap = f", swap {_size(usage.swap_bytes)}" if usage.swap_bytes else ""
     kills = f", {usage.oom_kills} killed for want of it" if usage.oom_kills else ""
@@ -94,12 +98,14 @@ def usage_lines(usage: Usage) -> list[str]:
     if usage.received_bytes is not None:
         network = f"{_size(usage.received_bytes)} received, {_size(usage.sent_bytes)} sent"
     lines = [
-        f"cpu        {_percent(usage.cpu_percent)} of {_cores(usage)}{busiest}{throttled}",
+        f"cpu        {_percent(usage.cpu_percent)} of {_cores(usage)}{throttled}",
         f"memory     {_size(usage.memory_bytes)} of {_size(usage.memory_limit_bytes)}{_share(usage)}{swap}{kills}",
         f"disk       {used}{_size(usage.disk_free_bytes)} free",
         f"network    {network}",
         f"processes  {_count(usage.processes)}{limit}{files}",
     ]
+    if len(usage.core_percents) > 1:
+        lines.insert(1, f"each core  {cores_text(usage.core_percents)}")
     if usage.load:
         lines.append("load       " + " ".join(f"{one:.2f}" for one in usage.load))
     return lines
@@ -128,12 +134,13 @@ def _json(one: SandboxUsage) -> dict[str, object]:
     }
 
 
-def _row(one: SandboxUsage) -> tuple[str, ...]:
+def _row(one: SandboxUsage, cpu_of_late: str) -> tuple[str, ...]:
     usage = one.usage
     if usage is None:
-        return (one.sandbox.name, *[_UNKNOWN] * (len(_COLUMNS) - 2), one.why)
+        return (one.sandbox.name, _UNKNOWN, cpu_of_late, *[_UNKNOWN] * (len(_COLUMNS) - 4), one.why)
     return (
-        *(one.sandbox.name, _percent(usage.cpu_percent), "" if usage.cores is None else f"{usage.cores:g}"),
+        *(one.sandbox.name, _percent(usage.cpu_percent), cpu_of_late),
+        "" if usage.cores is None else f"{usage.cores:g}",
         *(_size(usage.memory_bytes), _size(usage.memory_limit_bytes), _size(usage.disk_bytes)),
         *(_size(usage.received_bytes), _size(usage.sent_bytes), _count(usage.processes), one.why),
     )

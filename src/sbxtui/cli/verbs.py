@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbxtui.cli.adder import Adder, Arguments
+from sbxtui.cli.adder import Adder, Arguments, destructive, wide
 from sbxtui.cli.argtypes import (
     count,
     label_pair,
@@ -11,10 +11,13 @@ from sbxtui.cli.argtypes import (
     passed_variable,
     path,
     seconds,
+    secret_wish,
     some_seconds,
     usd,
 )
+from sbxtui.cli.faultverbs import add_fault_verbs
 from sbxtui.cli.forwardverbs import add_forward_verbs
+from sbxtui.cli.imageverbs import add_base_verbs, add_image_verbs
 from sbxtui.cli.mcpverbs import add_mcp_verbs
 from sbxtui.cli.secretverbs import add_secret_verbs
 from sbxtui.cli.seeverbs import add_seeing_verbs
@@ -28,15 +31,6 @@ def _names(parser: Arguments, *, many: bool = True) -> None:
         parser.add_argument("--all", action="store_true", help="every tracked sandbox of the context")
     else:
         parser.add_argument("sandbox", metavar="SANDBOX", help="name, id, or unique prefix")
-
-
-def _destructive(parser: Arguments) -> None:
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
-
-
-def _wide(parser: Arguments) -> None:
-    parser.add_argument("--wide", action="store_true", help="show all of the table, wider than the terminal or not")
 
 
 def _create_flags(parser: Arguments) -> None:
@@ -74,6 +68,8 @@ def _create_flags(parser: Arguments) -> None:
     add("--egress-connector", action="append", default=[], metavar="ARN", help="attach this egress connector")
     add("--ingress-connector", action="append", default=[], metavar="ARN", help="attach this ingress connector")
     add("--network", default="", metavar="POLICY", help="none, allow=HOST:PORT,… or internet")
+    secret_help = "your variable KEY as a secret that goes to these hosts only, and is not readable inside"
+    add("--secret", type=secret_wish, action="append", default=[], metavar="KEY[@HOST,…]", help=secret_help)
     add("--workdir", "-w", default="", metavar="DIR", help="working folder of commands (default /work)")
 
 
@@ -88,7 +84,7 @@ def _lifecycle(add: Adder) -> None:
     rm = add("rm", "lifecycle:rm", "terminate and forget")
     _names(rm)
     rm.add_argument("--wait", action="store_true", help="until they have ended, not only until that was accepted")
-    _destructive(rm)
+    destructive(rm)
     wait = add("wait", "lifecycle:wait", "wait for a state")
     _names(wait, many=False)
     wait.add_argument("--for", dest="goal", required=True, choices=["running", "suspended", "terminated", "ready"])
@@ -102,7 +98,7 @@ def _lifecycle(add: Adder) -> None:
     label = add("label", "lifecycle:label", "set labels; `K=` removes one")
     _names(label, many=False)
     label.add_argument("labels", nargs="+", type=label_pair, metavar="K=V")
-    _destructive(add("prune", "lifecycle:prune", "forget the names of sandboxes that are gone"))
+    destructive(add("prune", "lifecycle:prune", "forget the names of sandboxes that are gone"))
 
 
 def _lists(add: Adder) -> None:
@@ -111,8 +107,9 @@ def _lists(add: Adder) -> None:
         "listing:ls",
         "list sandboxes with their live state",
         detail="List sandboxes with their live state. Filters are terms that must all hold, in quotes: state:run, "
-        "name=app, image:py, age<1h, label=KEY=VALUE for that label, label:KEY= for any value of it, a bare word for "
-        "text in name, id, image or labels; ! in front turns a term round.",
+        "name=app, image:py, age<1h, cost>.1 for more than so many USD so far, label=KEY=VALUE for that label, "
+        "label:KEY= for any value of it, a bare word for text in name, id, image or labels; ! in front turns a term "
+        "round.",
     )
     ls.add_argument("--all-contexts", action="store_true", help="of every context")
     ls.add_argument("--all", action="store_true", help="also terminated ones")
@@ -120,15 +117,15 @@ def _lists(add: Adder) -> None:
         "--filter",
         default="",
         metavar="EXPR",
-        help="like `state:run age<1h label=team=blue !image:py text`",
+        help="like `state:run age<1h cost>.1 label=team=blue !image:py text`",
     )
     ls.add_argument(
         "--sort", default="name", metavar="KEYS", help="name, state, age, image, id, context; -age reverses"
     )
-    _wide(ls)
+    wide(ls)
     ps = add("ps", "listing:ps", "status of one sandbox, or of all")
     ps.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
-    _wide(ps)
+    wide(ps)
     _names(add("inspect", "listing:inspect", "full control-plane record as JSON"), many=False)
 
 
@@ -179,7 +176,7 @@ def _jobs(add: Adder) -> None:
     listed = add("jobs", "jobs:jobs", "list the commands that run in sandboxes, whoever began them")
     listed.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
     listed.add_argument("--all", action="store_true", help="also those that ended")
-    _wide(listed)
+    wide(listed)
     attach = add("attach", "commands:attach", "take up a job: its output, its input, its exit code")
     _job(attach)
     attach.add_argument("--stdin", "-i", action="store_true", help="pass our stdin on, which need not be a terminal")
@@ -214,7 +211,7 @@ def _files(add: Adder) -> None:
     listed.add_argument("path", nargs="?", default="", metavar="PATH")
     told = _fs(verbs, "stat", "tell size, mode and times")
     for parser in (listed, told):
-        _wide(parser)
+        wide(parser)
     for parser in (told, _fs(verbs, "cat", "print files"), _fs(verbs, "mkdir", "make folders")):
         parser.add_argument("paths", nargs="+", type=path, metavar="PATH")
     remove = _fs(verbs, "rm", "remove files")
@@ -249,22 +246,19 @@ def _network(add: Adder) -> None:
     flag("--internet", action="store_true", help="all of the public internet")
     flag("--log", action="store_true", help="what it asked for, and what was allowed or refused")
     flag("--follow", action="store_true", help="go on as it asks")
-    flag("--tail", type=int, default=50, metavar="N", help="the last N of the log (default 50)")
+    flag("--tail", type=count, default=50, metavar="N", help="the last N of the log (default 50)")
     flag("--presets", action="store_true", help="the presets and their hosts")
 
 
 def _set_up(add: Adder) -> None:
     context = add.group("context", "control planes: the local cloud, or AWS profiles and regions")
-    _wide(context("ls", "contexts:ls", "list contexts"))
+    wide(context("ls", "contexts:ls", "list contexts"))
     context("use", "contexts:use", "make a context the one in use").add_argument("name", metavar="NAME")
     added = context("add", "contexts:add", "add an AWS context; takes --region, --profile")
     added.add_argument("name", metavar="NAME")
     added.add_argument("--endpoint-url", default="", metavar="URL", help="any server that speaks the same API")
     _destructive_one(context("rm", "contexts:rm", "remove a context; its sandboxes live on"))
-    images = add.group("image", "images: what sandboxes are made from")
-    listed = images("ls", "images:ls", "list images that can be launched")
-    listed.add_argument("--managed", action="store_true", help="the platform's own base images")
-    _wide(listed)
+    add_image_verbs(add)
     local = add.group("local", "the local cloud on this machine")
     setup = local("setup", "local:setup", "fetch gVisor for local sandboxes, without root; the only verb that fetches")
     setup.add_argument("--runsc", default="", metavar="PATH", help="use this runsc instead of fetching one")
@@ -272,7 +266,9 @@ def _set_up(add: Adder) -> None:
     env = local("env", "local:env", "print the lines with which any other AWS client drives it")
     env.add_argument("--shell", default="sh", choices=["sh", "fish", "powershell", "cmd"])
     local("stop", "local:stop", "stop serving; sandboxes live on")
-    _destructive(local("reset", "local:reset", "terminate all local sandboxes and delete all their files"))
+    destructive(local("reset", "local:reset", "terminate all local sandboxes and delete all their files"))
+    add_base_verbs(local)
+    add_fault_verbs(local)
     runner = add.group("runner", "the process that keeps detached work alive")
     runner("status", "runner:status", "whether it runs, and for what")
     runner("stop", "runner:stop", "ask it to finish")
@@ -286,7 +282,7 @@ def _set_up(add: Adder) -> None:
 
 def _destructive_one(parser: Arguments) -> None:
     parser.add_argument("name", metavar="NAME")
-    _destructive(parser)
+    destructive(parser)
 
 
 def add_verbs(add: Adder) -> None:

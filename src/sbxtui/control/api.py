@@ -24,6 +24,7 @@ from sbxtui.core.model import (
     ContextKind,
     EndpointToken,
     Image,
+    ImageBuild,
     ImageVersion,
     LaunchRequest,
     SandboxId,
@@ -89,7 +90,7 @@ class ControlApi:
             Conflict: The token belongs to another request.
             ControlUnavailable, TimedOut: Whether it was launched is not known; the same call tells.
         """
-        _check_image_arn(request.image_arn)
+        decode.check_image_arn(request.image_arn)
         parameters = decode.run_parameters(request, client_token)
         answer = await self._call("RunMicrovm", parameters, kind="image", target=request.image_arn)
         return self._read(decode.sandbox_record, answer)
@@ -177,7 +178,7 @@ class ControlApi:
         Raises:
             ImageNotFound: There is none. UsageError: That is no image ARN.
         """
-        _check_image_arn(arn)
+        decode.check_image_arn(arn)
         answer = await self._call("GetMicrovmImage", {"imageIdentifier": arn}, kind="image", target=arn)
         return self._read(decode.image, answer)
 
@@ -187,7 +188,7 @@ class ControlApi:
         Raises:
             ImageNotFound: There is none. UsageError: That is no image ARN.
         """
-        _check_image_arn(arn)
+        decode.check_image_arn(arn)
         is_managed = ":aws:microvm-image:" in arn
         operation = "ListManagedMicrovmImageVersions" if is_managed else "ListMicrovmImageVersions"
         items = await self._pages(operation, {"imageIdentifier": arn}, kind="image", target=arn)
@@ -199,10 +200,21 @@ class ControlApi:
         Raises:
             ImageNotFound: There is none. UsageError: That is no image ARN.
         """
-        _check_image_arn(arn)
+        decode.check_image_arn(arn)
         parameters = {"imageIdentifier": arn, "imageVersion": version}
         answer = await self._call("GetMicrovmImageVersion", parameters, kind="image", target=f"{arn} {version}")
         return self._read(decode.image_version, answer)
+
+    async def image_builds(self, arn: str, version: str) -> builtins.list[ImageBuild]:
+        """The builds of a version, one for each kind of processor; why one failed is told nowhere else.
+
+        Raises:
+            ImageNotFound: There is no such version. UsageError: That is no image ARN.
+        """
+        decode.check_image_arn(arn)
+        about = {"imageIdentifier": arn, "imageVersion": version}
+        items = await self._pages("ListMicrovmImageBuilds", about, kind="image", target=f"{arn} {version}")
+        return [self._read(decode.image_build, item) for item in items]
 
     async def delete_image(self, arn: str) -> None:
         """Delete an image of the account.
@@ -210,7 +222,7 @@ class ControlApi:
         Raises:
             ImageNotFound: There is none. Conflict: It is in use. UsageError: That is no image ARN.
         """
-        _check_image_arn(arn)
+        decode.check_image_arn(arn)
         await self._call("DeleteMicrovmImage", {"imageIdentifier": arn}, kind="image", target=arn)
 
     async def caller_account(self) -> str:
@@ -243,6 +255,14 @@ class ControlApi:
             if not token or token == parameters.get("nextToken"):
                 return names
             parameters["nextToken"] = token
+
+    async def image_call(self, operation: str, parameters: Mapping[str, Any], *, target: str) -> dict[str, Any]:
+        """One call that makes or changes images, in its own spelling; errors as every call's."""
+        return await self._call(operation, parameters, kind="image", target=target)
+
+    async def object_call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """One call of S3, in its own spelling, about the bucket that `parameters` name; errors as every call's."""
+        return await self._call(operation, parameters, kind="bucket", target=str(parameters["Bucket"]), service="s3")
 
     async def log_call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """One call of CloudWatch Logs, in its own spelling, about the group that `parameters` name.
@@ -363,17 +383,3 @@ class ControlApi:
                     timeouts=self._timeouts,
                 )
             return self._clients[service]
-
-
-def _check_image_arn(arn: str) -> None:
-    """Refuse what the platform would refuse in three different ways, before it is asked."""
-    if arn.startswith("arn:") and ":microvm-image:" in arn:
-        return
-    shown = harmless_line(arn, limit=200)
-    if ":microvm-image/" in arn:
-        right = harmless_line(arn.replace(":microvm-image/", ":microvm-image:"), limit=200)
-        raise UsageError(f"`{shown}` is no image ARN: it ends in a colon and the name", hint=f"try `{right}`")
-    raise UsageError(
-        f"`{shown}` is no image ARN",
-        hint="use the full one, `arn:aws:lambda:REGION:ACCOUNT:microvm-image:NAME`; `sbx image ls` shows them",
-    )

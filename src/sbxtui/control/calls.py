@@ -8,7 +8,7 @@ from typing import Literal
 from sbxtui.core.model import Context
 from sbxtui.core.text import harmless_line
 
-Kind = Literal["sandbox", "image", "account", "log group", ""]
+Kind = Literal["sandbox", "image", "account", "log group", "bucket", ""]
 
 # Operation of AWS -> what it does to the thing it is about.
 _WORDS = {
@@ -25,7 +25,14 @@ _WORDS = {
     "ListMicrovmImageVersions": "list versions of image",
     "ListManagedMicrovmImageVersions": "list versions of managed image",
     "GetMicrovmImageVersion": "look up a version of image",
+    "ListMicrovmImageBuilds": "list the builds of image",
+    "CreateMicrovmImage": "make image",
+    "UpdateMicrovmImage": "make a version of image",
     "DeleteMicrovmImage": "delete image",
+    "DeleteMicrovmImageVersion": "delete a version of image",
+    "CreateBucket": "make bucket",
+    "HeadBucket": "look up bucket",
+    "PutObject": "upload to bucket",
     "GetCallerIdentity": "ask whose credentials these are",
     "DescribeLogStreams": "list the streams of log group",
     "GetLogEvents": "read log group",
@@ -60,5 +67,5 @@ class Call:
     @property
     def action(self) -> str:
         """The IAM action the operation needs."""
-        prefix = self.service if self.service in ("sts", "logs") else "lambda"
+        prefix = self.service if self.service in ("sts", "logs", "s3") else "lambda"
         return f"{prefix}:{self.operation}"

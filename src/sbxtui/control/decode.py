@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sbxtui.core.errors import ControlUnavailable
+from sbxtui.core.errors import ControlUnavailable, UsageError
 from sbxtui.core.model import (
     IdlePolicy,
     Image,
+    ImageBuild,
     ImageVersion,
     LaunchRequest,
     SandboxId,
@@ -123,6 +124,16 @@ def image_version(item: Answer, *, is_managed: bool = False) -> ImageVersion:
     )
 
 
+def image_build(item: Answer) -> ImageBuild:
+    """One item of ListMicrovmImageBuilds."""
+    return ImageBuild(
+        id=_required(item, "buildId"),
+        state=_text(item, "buildState"),
+        reason=_text(item, "stateReason"),
+        chip=" ".join(filter(None, (_text(item, "chipset"), _text(item, "chipsetGeneration")))),
+    )
+
+
 def token_value(answer: Answer) -> str:
     """The token of CreateMicrovmAuthToken: a map of headers with this one in it.
 
@@ -178,3 +189,21 @@ def _required(item: Answer, key: str) -> str:
 def _instant(item: Answer, key: str) -> datetime | None:
     value = item.get(key)
     return value.astimezone(UTC) if isinstance(value, datetime) else None
+
+
+def check_image_arn(arn: str) -> None:
+    """Refuse what the platform would refuse in three different ways, before it is asked.
+
+    Raises:
+        UsageError: It is no image ARN.
+    """
+    if arn.startswith("arn:") and ":microvm-image:" in arn:
+        return
+    shown = harmless_line(arn, limit=200)
+    if ":microvm-image/" in arn:
+        right = harmless_line(arn.replace(":microvm-image/", ":microvm-image:"), limit=200)
+        raise UsageError(f"`{shown}` is no image ARN: it ends in a colon and the name", hint=f"try `{right}`")
+    raise UsageError(
+        f"`{shown}` is no image ARN",
+        hint="use the full one, `arn:aws:lambda:REGION:ACCOUNT:microvm-image:NAME`; `sbx image ls` shows them",
+    )

@@ -19,11 +19,6 @@ from sbxtui.core.errors import (
     UsageError,
 )
 
-SERVED_REGIONS = (
-    *("us-east-1", "us-east-2", "us-west-2", "eu-west-1", "eu-central-1", "eu-north-1"),
-    *("ap-northeast-1", "ap-south-1", "ap-southeast-1", "ap-southeast-2"),
-)
-
 _SIGN_IN = "sign in again (`aws sso login{profile_flag}`) or renew the keys of {credentials}"
 _CLOCK = "set this machine's clock (`timedatectl set-ntp true`) and try again"
 _FULL_ARN = "use the full ARN, `arn:aws:lambda:REGION:ACCOUNT:microvm-image:NAME`; `sbx image ls` shows them"

@@ -12,13 +12,13 @@ from sbxtui.control.error_rows import (
     NO_AWS_ANSWER,
     NO_SUCH_ADDRESS,
     OTHERWISE,
-    SERVED_REGIONS,
     UNANSWERED,
     Row,
 )
 from sbxtui.control.retry import FINAL, RETRY_AFTER
 from sbxtui.core.errors import AccessDenied, ImageNotFound, NotFound, SandboxNotFound, SbxError
 from sbxtui.core.model import ContextKind
+from sbxtui.core.regions import SERVED_REGIONS
 from sbxtui.core.text import harmless_line
 
 # Long runs of token-like characters: credentials and endpoint tokens look like this, words do not.

@@ -49,6 +49,8 @@ async def ask_local_cloud(
     match status:
         case 404 if answer.get("resourceType") == "Snapshot":
             raise NotFound(message, hint="`sbx snapshot ls` lists them")
+        case 404 if answer.get("resourceType") == "Base":
+            raise NotFound(message, hint="`sbx local base ls` lists them")
         case 404 if answer.get("resourceType") == "Secret":
             raise NotFound(message, hint="`sbx secret ls SANDBOX` lists them")
         case 404 if "resourceId" in answer:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sbxtui.control.api import StaticCredentials
+from sbxtui.control.credentials import StaticCredentials
 from sbxtui.core.errors import ControlUnavailable, SbxError, Unsupported
+from sbxtui.core.isolation import NO_SHORTFALL, Shortfall
 from sbxtui.core.text import harmless_line
 from sbxtui.home import Home, private_dir
 from sbxtui.identity import ProcessIdentity
@@ -28,7 +29,8 @@ _POLL_S = 0.01
 class LocalCloud:
     """A local cloud that serves now. `isolation` is its runtime in words; `ca_file` signs its endpoints.
 
-    `passed_over` says of each stronger runtime why it was not chosen.
+    `shortfall` says of each stronger runtime why it was not chosen. `mode` is `conformance` where the platform's
+    limits hold, else `comfort`; `account_size` names the quotas that hold (`none`: none).
     """
 
     endpoint_url: str
@@ -43,7 +45,17 @@ class LocalCloud:
     time_scale: float
     runtime_version: str = ""
     runtime_age: str = ""
-    passed_over: tuple[str, ...] = ()
+    shortfall: Shortfall = NO_SHORTFALL
+    mode: str = "comfort"
+    account_size: str = "none"
+
+    @property
+    def mode_words(self) -> str:
+        """The mode with what it means."""
+        if self.mode == "conformance":
+            return f"conformance: the platform's limits hold (8 hours; quotas: {self.account_size})"
+        quotas = "no quotas" if self.account_size == "none" else f"quotas: {self.account_size}"
+        return f"comfort: no 8-hour cap, {quotas}"
 
 
 def find_local_cloud(home: Home) -> LocalCloud | None:
@@ -73,13 +85,16 @@ def _told_in(file: Path) -> LocalCloud | None:
         return None
 
 
-async def ensure_local_cloud(home: Home, *, time_scale: float = 1.0, isolation: str = "") -> LocalCloud:
+async def ensure_local_cloud(
+    home: Home, *, time_scale: float = 1.0, isolation: str = "", is_conformant: bool = False
+) -> LocalCloud:
     """The local cloud of `home`, started first when none serves.
 
     Args:
         home: Whose local cloud.
         time_scale: How much faster than real time its timers run, when it is started here.
         isolation: The runtime a newly started one must use; empty lets it choose the strongest that works.
+        is_conformant: Whether a newly started one has the platform's limits.
 
     Raises:
         ControlUnavailable: It did not come up; the message holds the end of its log.
@@ -91,7 +106,7 @@ async def ensure_local_cloud(home: Home, *, time_scale: float = 1.0, isolation: 
         raise Unsupported(
             "the local cloud needs Linux", hint="use an AWS context: `sbx context add NAME --region REGION`"
         )
-    process = _start(home, time_scale, isolation)
+    process = _start(home, time_scale, isolation, is_conformant=is_conformant)
     try:
         async with asyncio.timeout(_START_DEADLINE_S):
             while (cloud := find_local_cloud(home)) is None:
@@ -115,7 +130,7 @@ def without_aws(environ: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in environ.items() if not key.startswith("AWS_")}
 
 
-def _start(home: Home, time_scale: float, isolation: str) -> subprocess.Popen[bytes]:
+def _start(home: Home, time_scale: float, isolation: str, *, is_conformant: bool) -> subprocess.Popen[bytes]:
     for folder in (home.state_dir, home.log_dir, home.local_dir):
         private_dir(folder)
     command = [sys.executable, "-m", "sbxtui.localcloud", "--home", str(home.state_dir)]
@@ -123,6 +138,8 @@ def _start(home: Home, time_scale: float, isolation: str) -> subprocess.Popen[by
     command += ["--time-scale", str(time_scale)]
     if isolation:
         command += ["--runtime", isolation]
+    if is_conformant:
+        command += ["--conformance"]
     try:
         with local_cloud_log(home).open("ab") as log:
             return subprocess.Popen(
@@ -152,7 +169,12 @@ def _decode(facts: dict[str, Any]) -> LocalCloud:
         time_scale=float(facts["time_scale"]),
         runtime_version=str(facts.get("runtime_version", "")),
         runtime_age=str(facts.get("runtime_age", "")),
-        passed_over=tuple(map(str, facts.get("passed_over", ()))),
+        shortfall=Shortfall(
+            harmless_line("; ".join(map(str, facts.get("passed_over", ())))),
+            bool(facts.get("passed_over_has_fault")),
+        ),
+        mode=str(facts.get("mode", "comfort")),
+        account_size=str(facts.get("account_size", "none")),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sbxtui.core.bodies import Framing, framing_of
 from sbxtui.core.heads import BadMessage
-from sbxtui.core.webgate import Gate, Passed, Refusal
+from sbxtui.core.webgate import Doorkeeper, Gate, Refusal
 
 
 class Follower:
@@ -22,11 +22,9 @@ class Follower:
         self.refusal: Refusal | None = None
         self.requests = 0
         self._gate = gate
+        self._door = Doorkeeper(gate)
         self._held = b""
         self._body: Framing | None = None
-        # Clients that poll send the same head again and again.
-        self._last_head = b""
-        self._last: Passed | None = None
 
     @property
     def is_holding(self) -> bool:
@@ -55,21 +53,17 @@ class Follower:
 
     def _begin(self, data: bytes) -> int:
         """Judge what begins here; how many bytes of it pass by that alone."""
-        last = self._last
-        if last is None or not data.startswith(self._last_head):
-            verdict = self._gate.judge(data, is_first=not self.requests)
-            if verdict is None:
-                return 0
-            if isinstance(verdict, Refusal):
-                self.refusal = verdict
-                return 0
-            last = self._last = verdict
-            self._last_head = data[: verdict.head_bytes]
+        verdict = self._door.judge(data, is_first=not self.requests)
+        if verdict is None:
+            return 0
+        if isinstance(verdict, Refusal):
+            self.refusal = verdict
+            return 0
         self.requests += 1
-        self._body = framing_of(last.body)
+        self._body = framing_of(verdict.body)
         if self._body.is_done:
             self._body = None
-        return last.head_bytes
+        return verdict.head_bytes
 
     def _go_on(self, body: Framing, data: bytes) -> int:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MAX_HEAD_BYTES = 65_536
 MAX_HEADERS = 200
@@ -33,18 +33,28 @@ class Head:
 
     start: bytes
     fields: tuple[tuple[bytes, bytes], ...]
+    # Values by lower-case name: a head is asked for a dozen fields, most of which it does not have.
+    _values: dict[bytes, list[bytes]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values: dict[bytes, list[bytes]] = {}
+        for name, value in self.fields:
+            values.setdefault(name.lower(), []).append(value)
+        object.__setattr__(self, "_values", values)
 
     def values(self, name: bytes) -> list[bytes]:
         """All values of a field, by lower-case name."""
-        return [value for key, value in self.fields if key.lower() == name]
+        return list(self._values.get(name, ()))
 
     def elements(self, name: bytes) -> list[bytes]:
         """The comma-separated elements of all its values, trimmed, in order."""
-        return [element.strip() for value in self.values(name) for element in value.split(b",") if element.strip()]
+        if name not in self._values:
+            return []
+        return [element.strip() for value in self._values[name] for element in value.split(b",") if element.strip()]
 
     def has_element(self, name: bytes, element: bytes) -> bool:
         """Whether a list field names an element, in any case."""
-        return any(item.lower() == element for item in self.elements(name))
+        return name in self._values and any(item.lower() == element for item in self.elements(name))
 
     def without(self, is_dropped: Callable[[bytes], bool]) -> Head:
         """A copy without the fields whose lower-case name `is_dropped` accepts."""
@@ -56,7 +66,7 @@ class Head:
 
     def to_bytes(self) -> bytes:
         """As it goes over the wire, with the empty line."""
-        return b"\r\n".join((self.start, *(b": ".join(item) for item in self.fields), b"", b""))
+        return head_bytes(self.start, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +114,11 @@ class ResponseHead:
     def is_interim(self) -> bool:
         """100, 102, 103: the real response follows."""
         return 100 <= self.status < 200 and self.status != 101
+
+
+def head_bytes(start: bytes, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A start line and fields as they go over the wire, with the empty line."""
+    return b"\r\n".join((start, *map(b": ".join, fields), b"", b""))
 
 
 def parse_request(raw: bytes) -> RequestHead:
@@ -163,9 +178,9 @@ def _parse(raw: bytes) -> Head:
     lines = raw[:-4].split(b"\r\n")
     if len(lines) > MAX_HEADERS:
         raise BadMessage(431, "too many header fields")
-    for line in lines:
-        if b"\r" in line or b"\n" in line or b"\0" in line:
-            raise BadMessage(400, "a control character in the head")
+    ends = len(lines) - 1
+    if b"\0" in raw or raw.count(b"\r", 0, -4) != ends or raw.count(b"\n", 0, -4) != ends:
+        raise BadMessage(400, "a control character in the head")
     return Head(lines[0], tuple(_fields(lines[1:])))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sbxtui.core.errors import RuntimeUnavailable, UsageError
 
 # Weakest first. The last is what the platform gives; the others are runtimes of the local cloud.
@@ -15,6 +17,20 @@ _BY_WORDS = {
     "microVM": "microvm",
     "Firecracker": "firecracker",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why sandboxes get less isolation than there is; no words where they get the most.
+
+    `is_fault`: what is stronger is there and unsound, which somebody should mend; else it is merely not there.
+    """
+
+    words: str = ""
+    is_fault: bool = False
+
+
+NO_SHORTFALL = Shortfall()
 
 
 def accepts(wish: str, tier: str) -> bool:

@@ -11,6 +11,8 @@ from sbxtui.core.errors import UsageError
 from sbxtui.core.model import ContextName, ExecResult, SandboxId
 
 TIMED_OUT_CODE = 124
+# Who began a job that took so long may look elsewhere by its end.
+LONG_S = 60.0
 _SIGNALLED = 128
 _MAX_SIGNAL = 64
 
@@ -100,6 +102,7 @@ class Job:
 
     `command` is shown to people only: one line, maybe cut. `cursor` is the end of its log as last told. `shell` is
     the pseudo-shell whose line it is; empty for others, and for what only the index of this home knows.
+    `awaits_input`: its guest takes it for waiting until somebody types.
     """
 
     context: ContextName
@@ -119,11 +122,17 @@ class Job:
     ended_at: datetime | None = None
     cursor: int = 0
     stdin_accepted: int = 0
+    awaits_input: bool = False
 
     @property
     def is_over(self) -> bool:
         """Whether it is known to have ended."""
         return self.state is JobState.EXITED
+
+
+def program_of(command: str) -> str:
+    """The program that a command line begins with. Its other words, and variables before it, may be secrets."""
+    return next((word for word in command.split(" ") if "=" not in word), "")
 
 
 def signal_name(text: str) -> str:

@@ -9,15 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from sbxtui.core.jobs import Job
 from sbxtui.core.model import Context, ContextKind, IdlePolicy, Sandbox, SandboxState
-from sbxtui.core.pricing import Cost, Usage, cost_of, prices_for
+from sbxtui.core.pricing import Cost, Prices, Usage, about_text, cost_of, prices_for, usd_text
 from sbxtui.core.text import iso
+
+if TYPE_CHECKING:
+    from sbxtui.core.jobs import Job
 
 # The fact of a row that holds a `Lived`.
 LIVED = "lived"
 BUDGET = "budget_usd"
+# The kind of links that make traffic on purpose.
+KEEP_AWAKE = "keep-awake"
+# The event before it.
+CAP = "sandbox.cap"
 # How many minutes before the cap the last warning was.
 CAP_TOLD = "cap_told_min"
 CAP_WARNINGS_MIN = (15, 5)
@@ -152,16 +159,64 @@ class Bill:
 def bill_of(context: Context, sandbox: Sandbox, jobs: Iterable[Job], now: datetime, *, scale: float = 1.0) -> Bill:
     """What a sandbox has cost so far and goes on to cost; `jobs` are those known of it."""
     life = life_of(sandbox, jobs, scale=scale)
-    memory = sandbox.facts.get("memory_mib")
-    prices = prices_for(context, memory if isinstance(memory, int) else 0)
-    usage = Lived.of(sandbox.facts, sandbox.created_at).usage(now, scale)
     left_s = None if sandbox.state.is_gone else life.left_s(now, scale)
-    cost = cost_of(prices, usage, sandbox.state, left_s=left_s)
     budget = sandbox.facts.get(BUDGET)
-    is_paid = context.kind is ContextKind.AWS and not context.endpoint_url
     return Bill(
-        sandbox, life, cost, is_paid, prices.running_h, float(budget) if isinstance(budget, int | float) else None
+        sandbox,
+        life,
+        cost_now(context, sandbox, now, scale=scale, left_s=left_s),
+        _is_paid(context),
+        _prices(context, sandbox).running_h,
+        float(budget) if isinstance(budget, int | float) else None,
     )
+
+
+def cost_now(
+    context: Context, sandbox: Sandbox, now: datetime, *, scale: float = 1.0, left_s: float | None = None
+) -> Cost:
+    """The cost on a bill, for many sandboxes at a time. `left_s` is how long it lives on, if that matters."""
+    usage = Lived.of(sandbox.facts, sandbox.created_at).usage(now, scale)
+    cost = cost_of(_prices(context, sandbox), usage, sandbox.state, left_s=left_s)
+    # It may have been suspended without anybody here to see it, and counts as having run then.
+    return cost if sandbox.idle is None or cost.is_estimate else replace(cost, is_estimate=True)
+
+
+def _prices(context: Context, sandbox: Sandbox) -> Prices:
+    memory = sandbox.facts.get("memory_mib")
+    return prices_for(context, memory if isinstance(memory, int) else 0)
+
+
+def spent_usd(context: Context, sandbox: Sandbox, now: datetime, *, scale: float = 1.0) -> float | None:
+    """What a sandbox has cost so far, for filters; None for one without a name here, of which nothing is known."""
+    return cost_now(context, sandbox, now, scale=scale).so_far if sandbox.is_tracked else None
+
+
+def money_words(context: Context, sandboxes: Iterable[Sandbox], now: datetime) -> list[str]:
+    """What the sandboxes that have names here have cost so far, the longest wording first; none where there are none.
+
+    Where nothing is paid it is what AWS would charge, and says so; then what an hour costs is told, too.
+    """
+    costs = [cost_now(context, one, now) for one in sandboxes if one.is_tracked]
+    if not costs:
+        return []
+    so_far = sum(cost.so_far for cost in costs)
+    if _is_paid(context):
+        guess = "about " * any(cost.is_estimate for cost in costs)
+        return [f"{guess}{usd_text(so_far)} so far"]
+    spent = f"{about_text(so_far)} so far"
+    return [f"on AWS {about_text(sum(cost.per_hour for cost in costs))}/h, {spent}", f"on AWS {spent}"]
+
+
+def first_end_words(sandboxes: Iterable[Sandbox], now: datetime) -> str:
+    """Which of the sandboxes that have names here ends first by itself, and when; empty where none does."""
+    lives = [(life_of(one, ()), one.name) for one in sandboxes if one.is_tracked]
+    ends = [(at, name) for life, name in lives if (at := life.deleted_at or life.ends_at) is not None]
+    at, name = min(ends, default=(None, ""))
+    return "" if at is None else f"{name} ends in {_span(at - now)}"
+
+
+def _is_paid(context: Context) -> bool:
+    return context.kind is ContextKind.AWS and not context.endpoint_url
 
 
 def cap_warning(life: Life, sandbox: Sandbox, now: datetime, scale: float) -> tuple[int, dict[str, object]] | None:
@@ -173,7 +228,7 @@ def cap_warning(life: Life, sandbox: Sandbox, now: datetime, scale: float) -> tu
     due = [minutes for minutes in CAP_WARNINGS_MIN if left_s <= 60 * minutes]
     if not due or (isinstance(told, int) and told <= min(due)):
         return None
-    hint = f"sbx cp -r {sandbox.name}:{sandbox.facts.get('workdir') or '/work'} . saves its files"
+    hint = f"sbx cp -r {sandbox.name}:{sandbox.workdir} . saves its files"
     return min(due), {"ends_at": iso(life.ends_at), "hint": hint}
 
 

@@ -221,12 +221,12 @@ def parse_instant(text: str, now: datetime) -> datetime:
     except ValueError:
         pass
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError as exc:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError) as exc:
+        # The first and last day of the calendar are beyond it in another time zone.
         raise UsageError(
             f"`{harmless_line(text, limit=60)}` is no point in time", hint="10m, 2h30m, or 2026-01-31T12:00"
         ) from exc
-    return found.astimezone(UTC)
 
 
 def parse_grep(text: str) -> re.Pattern[str] | None:

@@ -152,6 +152,16 @@ class ImageVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageBuild:
+    """One build of a version; `chip` is the kind of processor it is for, `reason` why it failed."""
+
+    id: str
+    state: str
+    reason: str = ""
+    chip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointToken:
     """Lets its holder reach the named ports of one sandbox until it expires."""
 
@@ -221,6 +231,11 @@ class Sandbox:
     def has_old_guest(self) -> bool:
         """Whether its image has a guest that runs commands and keeps nothing of them."""
         return self.facts.get("guest_version") == OLD_GUEST
+
+    @property
+    def workdir(self) -> str:
+        """Its work folder: as it was launched, else as every image has it."""
+        return str(self.facts.get("workdir") or "/work")
 
     @property
     def is_tracked(self) -> bool:

@@ -7,9 +7,13 @@ cloud, which costs nothing: what the same would cost on AWS.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from sbxtui.core.errors import UsageError
 from sbxtui.core.model import DEFAULT_MEMORY_MIB, Context, ContextKind, Sandbox, SandboxState
+from sbxtui.core.text import harmless_line
 
 # Where the figures come from.
 PRICES_OF = "2026-08-07"
@@ -32,6 +36,7 @@ _REGION_FACTORS = {
 # A machine's baseline is half a processor for each GB; busy, it may use four times its baseline of both.
 _VCPUS_PER_GB = 0.5
 _BURST = 4.0
+CENT_USD = 0.01
 # What measured snapshots of small programs come to.
 _SNAPSHOT_GB = 0.4
 _SNAPSHOT_GB_PER_GB = 0.0925
@@ -73,6 +78,8 @@ class Cost:
     is_estimate: bool
 
 
+# Lists ask for those of each of their rows.
+@lru_cache(maxsize=64)
 def prices_of(region: str, memory_mib: int) -> Prices:
     """The prices of a size; in a region without known ones those of the dearest, as an estimate."""
     is_known = region in _REGION_FACTORS
@@ -92,8 +99,12 @@ def prices_for(context: Context, memory_mib: int) -> Prices:
     """The prices of a size in a context; for the local cloud those of us-east-1."""
     if context.kind is ContextKind.AWS and not context.endpoint_url:
         return prices_of(context.region, memory_mib)
-    found = prices_of("us-east-1", memory_mib)
-    return Prices(found.running_h, found.suspended_h, found.suspend, found.resume, is_estimate=True)
+    return _guessed(memory_mib)
+
+
+@lru_cache(maxsize=64)
+def _guessed(memory_mib: int) -> Prices:
+    return replace(prices_of("us-east-1", memory_mib), is_estimate=True)
 
 
 def cost_of(prices: Prices, usage: Usage, state: SandboxState, *, left_s: float | None) -> Cost:
@@ -132,7 +143,7 @@ def baseline_usd_per_hour(region: str, memory_mib: int) -> float | None:
     return prices_of(region, memory_mib).running_h
 
 
-def least_usd_per_hour(context: Context, sandboxes: tuple[Sandbox, ...]) -> float | None:
+def least_usd_per_hour(context: Context, sandboxes: Sequence[Sandbox]) -> float | None:
     """What the running ones of a context cost an hour at the least; None where nothing is known, or nothing is paid."""
     if context.kind is not ContextKind.AWS:
         return None
@@ -142,8 +153,33 @@ def least_usd_per_hour(context: Context, sandboxes: tuple[Sandbox, ...]) -> floa
     return sum(prices) if prices else None
 
 
+def cost_text(usd: float, cost: Cost) -> str:
+    """A part of a cost for a list: `~` stands before an estimate, and parts of a cent do not count."""
+    return about_text(usd) if cost.is_estimate or 0 < usd < CENT_USD else usd_text(usd)
+
+
+def about_text(usd: float) -> str:
+    """An estimate for a list."""
+    return "<$0.01" if 0 < usd < CENT_USD else f"~{usd_text(usd)}"
+
+
 def usd_text(usd: float) -> str:
     """An amount for people: whole cents, or as many digits as it takes to be more than nothing."""
     if usd >= 0.1 or usd == 0:
         return f"${usd:.2f}"
     return f"${usd:.4f}" if usd >= 0.0001 else "<$0.0001"
+
+
+def usd_of(text: str) -> float:
+    """An amount that a person gives, more than nothing: `2.50`, `$2.50`.
+
+    Raises:
+        UsageError: It is none.
+    """
+    try:
+        found = float(text.removeprefix("$"))
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1_000_000:
+        raise UsageError(f"`{harmless_line(text, limit=40)}` is no amount in USD, like 2.50")
+    return found

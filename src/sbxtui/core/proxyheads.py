@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sbxtui.core.heads import Head, RequestHead, ResponseHead
+from sbxtui.core.heads import Head, RequestHead, ResponseHead, head_bytes
 
 MARKER = b"lambda-microvms"
 _OURS = b"x-aws-proxy-"
 _HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"te"})
 # Said anew, or answered here.
-_REPLACED = frozenset({b"host", b"expect", b"forwarded"})
-_FORWARDED = b"x-forwarded-"
+_NOT_PASSED = _HOP_BY_HOP | {b"host", b"expect", b"forwarded"}
+_OF_PAGE = frozenset({b"origin", b"referer"})
+_FORGED = (_OURS, b"x-forwarded-")
 _TO_OWN = frozenset({b"location", b"refresh", b"content-location"})
+_NUMBER = b"x-amzn-requestid"
+_BARE = frozenset({b"cache-control", b"connection", b"content-length", b"content-type", b"date"})
 _SCHEMES = (b"http://", b"https://", b"ws://", b"wss://")
 
 
@@ -35,22 +38,23 @@ def request_out(request: RequestHead, passport: Passport) -> bytes:
     head = request.head
     hosts = head.values(b"host")
     own = hosts[0] if hosts else b""
-    dropped = _HOP_BY_HOP | _REPLACED | _named(head)
-
-    def is_dropped(name: bytes) -> bool:
-        return name in dropped or name.startswith((_OURS, _FORWARDED))
-
-    fields = [(name, _told(name, value, own, passport)) for name, value in head.without(is_dropped).fields]
+    dropped = _NOT_PASSED | _named(head)
+    fields: list[tuple[bytes, bytes]] = []
+    for name, value in head.fields:
+        key = name.lower()
+        if key in dropped or key.startswith(_FORGED):
+            continue
+        fields.append((name, _renamed(value, own, passport.endpoint) if own and key in _OF_PAGE else value))
     if request.wants_upgrade:
         fields.append((b"Connection", b"Upgrade"))
     fields += [(b"Host", passport.endpoint)]
     if own:
-        fields.append((b"X-Forwarded-Host", own))
+        fields.append((b"X-Forwarded-Host", _asked_as(head, own, passport)))
     fields += [(b"X-Forwarded-Proto", b"http"), (b"X-Forwarded-For", b"127.0.0.1")]
-    return Head(head.start, tuple(_with_token(fields, request, passport))).to_bytes()
+    return head_bytes(head.start, _with_token(fields, request, passport))
 
 
-def answer_back(response: ResponseHead, request: RequestHead, passport: Passport, *, is_kept: bool) -> bytes:
+def answer_back(response: ResponseHead, request: RequestHead, passport: Passport, is_kept: bool) -> bytes:
     """The head that the client gets.
 
     Args:
@@ -78,25 +82,36 @@ def answer_back(response: ResponseHead, request: RequestHead, passport: Passport
         fields.append((b"Connection", b"close"))
     elif request.is_http10:
         fields.append((b"Connection", b"keep-alive"))
-    return Head(head.start, tuple(fields)).to_bytes()
+    return head_bytes(head.start, fields)
+
+
+def is_endpoints_own(response: ResponseHead, body: bytes) -> bool:
+    """Whether the endpoint may have refused a request by itself: it numbers its refusals, or says nothing at all.
+
+    A server that refuses says why, or at least what kind of server it is.
+    """
+    head = response.head
+    return bool(head.values(_NUMBER)) or (not body and all(name.lower() in _BARE for name, _ in head.fields))
 
 
 def _named(head: Head) -> frozenset[bytes]:
     """What a head says is meant for the next hop only; framing and upgrades are ours to pass on."""
+    if not head.values(b"connection"):
+        return frozenset()
     named = frozenset(name.lower() for name in head.elements(b"connection"))
     return named - {b"upgrade", b"content-length", b"transfer-encoding", b"host", b"sec-websocket-protocol"}
-
-
-def _told(name: bytes, value: bytes, own: bytes, passport: Passport) -> bytes:
-    if not own or name.lower() not in (b"origin", b"referer"):
-        return value
-    return _renamed(value, own, passport.endpoint)
 
 
 def _in_own_name(value: bytes, own: bytes, passport: Passport) -> bytes:
     # `Refresh: 5; url=https://…` has it further behind.
     before, equals, url = value.rpartition(b"url=")
     return before + equals + _renamed(url, passport.endpoint, own)
+
+
+def _asked_as(head: Head, own: bytes, passport: Passport) -> bytes:
+    """The name a client used; where it says `Origin`, the one that has there by now, for servers compare the two."""
+    origin = b"".join(head.values(b"origin")[:1])
+    return own if _renamed(origin, own, passport.endpoint) == origin else passport.endpoint
 
 
 def _renamed(url: bytes, old: bytes, new: bytes) -> bytes:

@@ -7,12 +7,12 @@ A place is `HOST` (TLS at port 443), `HOST:PORT` (TLS), `http://HOST[:PORT]` (no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from sbxtui.core.destinations import PRESETS, SECRET_HOSTS
 from sbxtui.core.egress import NetworkPolicy, Rule, parse_network
-from sbxtui.core.errors import UsageError
+from sbxtui.core.errors import PolicyDenied, UsageError
 from sbxtui.core.hosts import authority
 from sbxtui.core.text import harmless_line
 
@@ -47,6 +47,49 @@ class SecretPlace:
     def covers(self, host: str, port: int, *, is_tls: bool) -> bool:
         """Whether a normal host and a port, asked for with or without TLS, is meant."""
         return self.is_tls == is_tls and self.rule.covers(host, port)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSecret:
+    """A secret for a sandbox that is about to be made.
+
+    `hosts` as `parse_places` takes them; empty: where a variable of this name usually goes.
+    """
+
+    key: str
+    value: str = field(repr=False)
+    hosts: Sequence[str] = ()
+
+    @property
+    def places(self) -> tuple[SecretPlace, ...]:
+        """Where it may go.
+
+        Raises:
+            UsageError: Nowhere, or a host is none.
+        """
+        return parse_places(self.hosts or usual_hosts(self.key))
+
+
+def check_new(secrets: Sequence[NewSecret], policy: NetworkPolicy) -> None:
+    """Check what a sandbox with this network shall be given, before there is one.
+
+    Raises:
+        UsageError: One cannot be a secret, has no host to go to, or is there twice.
+        PolicyDenied: The sandbox may not reach a host.
+    """
+    keys = [check_key(secret.key) for secret in secrets]
+    if twice := next((key for key in keys if keys.count(key) > 1), ""):
+        raise UsageError(f"the secret `{twice}` is given twice", hint="name all of its hosts at once: KEY@HOST,HOST")
+    if len(keys) > MAX_SECRETS:
+        raise UsageError(f"a sandbox has at most {MAX_SECRETS} secrets, not {len(keys)}")
+    for secret in secrets:
+        check_value(secret.value)
+        if missing := unreachable(secret.places, policy):
+            rules = ",".join(missing)
+            raise PolicyDenied(
+                f"the sandbox may not reach {rules}, so nothing could carry `{secret.key}` there",
+                hint=f"--network allow={rules}, and what else it needs",
+            )
 
 
 def check_key(key: str) -> str:

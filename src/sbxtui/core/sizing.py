@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sbxtui.core.egress import parse_network
 from sbxtui.core.errors import PolicyDenied, UsageError
+from sbxtui.core.isolation import check_wish, require
 from sbxtui.core.model import DEFAULT_MEMORY_MIB, MEMORY_SIZES_MIB, VCPUS_BY_MEMORY_MIB, ContextKind
 from sbxtui.core.text import counted, harmless_line
 
@@ -116,3 +117,17 @@ def check_role(role: str, kind: ContextKind) -> None:
         raise PolicyDenied(
             "the local cloud has no roles: no credentials reach a local sandbox", hint="leave --role out"
         )
+
+
+def check_isolation(wish: str, kind: ContextKind) -> str:
+    """A wish for an isolation, as it was; empty for none.
+
+    Raises:
+        UsageError: It names no tier.
+        RuntimeUnavailable: AWS gives another one.
+    """
+    if wish:
+        check_wish(wish)
+    if kind is ContextKind.AWS:
+        require(wish, "firecracker", hint="leave the isolation out for AWS contexts")
+    return wish

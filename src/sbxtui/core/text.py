@@ -27,6 +27,9 @@ def harmless(text: str) -> str:
 
     Lone surrogates (bytes that were not UTF-8) become U+FFFD.
     """
+    if text.isascii() and text.isprintable():
+        # Most of what there is, and ten times as fast.
+        return text
     text = _SURROGATES.sub("\ufffd", text.replace("\r\n", "\n"))
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
 
@@ -77,6 +80,8 @@ def short_size(size_bytes: float) -> str:
 
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+# Longer ones are slips of the hand, and go beyond every calendar.
+_LONGEST_S = 100 * 366 * 86_400
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
 
 
@@ -84,14 +89,18 @@ def parse_duration_s(text: str) -> float:
     """Seconds of `90`, `1.5h`, `2h30m`.
 
     Raises:
-        ValueError: It is no duration.
+        ValueError: It is no duration, or longer than a hundred years.
     """
     text = text.strip().lower()
     if re.fullmatch(r"\d+(?:\.\d+)?", text):
-        return float(text)
-    if not _DURATION.fullmatch(text):
+        found = float(text)
+    elif _DURATION.fullmatch(text):
+        found = sum(float(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd])", text))
+    else:
         raise ValueError(f"`{harmless_line(text)}` is no duration; write 90, 45s, 10m, 2h30m")
-    return sum(float(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd])", text))
+    if found > _LONGEST_S:
+        raise ValueError(f"`{harmless_line(text, limit=40)}` is longer than a hundred years")
+    return found
 
 
 _MEMORY = re.compile(r"(?P<number>\d{1,9})(?P<unit>|m|mb|mib|g|gb|gib)", re.ASCII | re.IGNORECASE)

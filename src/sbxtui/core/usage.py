@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from sbxtui.core.jobs import Job
 from sbxtui.core.model import IdlePolicy
+
+if TYPE_CHECKING:
+    from sbxtui.core.jobs import Job
+
+# More than a clock is off that is looked after.
+CLOCK_OFF_S = 2.0
+# What faces say in place of what they do not ask a sandbox for.
+RESTING = "not asked: that would keep it awake"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +25,9 @@ class Usage:
 
     `cpu_percent` is over the time since the sample before, of all `cores` together: 100 is all of them busy. Totals
     (`cpu_s`, `throttled_s`, received, sent, `oom_kills`) count since the sandbox began. `source` says where the
-    figures come from: `machine`, `cgroup` or `processes`.
+    figures come from: `machine`, `cgroup` or `processes`. `boot_id` and `server_id` are other ones once the sandbox, or
+    its guest's server, was started again. `clock_off_s` is how far its clock is ahead of this machine's, beyond what
+    the way of the answer explains; `clock_was_set` says that it has been put right since.
     """
 
     at: datetime
@@ -40,6 +51,15 @@ class Usage:
     oom_kills: int | None = None
     open_files: int | None = None
     clock_jumps: int | None = None
+    boot_id: str = ""
+    server_id: str = ""
+    clock_off_s: float | None = None
+    clock_was_set: bool = False
+
+    @property
+    def is_clock_off(self) -> bool:
+        """Whether its clock tells another time than this machine's."""
+        return abs(self.clock_off_s or 0.0) >= CLOCK_OFF_S
 
     @property
     def memory_percent(self) -> float | None:
@@ -49,13 +69,20 @@ class Usage:
         return 100.0 * self.memory_bytes / self.memory_limit_bytes
 
 
+def unnoticed_s(idle: IdlePolicy | None, scale: float = 1.0) -> float:
+    """For how many seconds after it last did something a sandbox may be asked: half its idle window, or for ever.
+
+    `scale` is how much faster than the platform's its windows pass.
+    """
+    return math.inf if idle is None else idle.max_idle_s / 2 / scale
+
+
 def may_look(idle: IdlePolicy | None, jobs: Iterable[Job], now: datetime, *, scale: float = 1.0) -> bool:
     """Whether looking leaves a sandbox's life as it is. Watching is not work, and every request counts as traffic.
 
-    It does where nothing suspends it, while a job runs, and for half the idle window after the last one ended. `scale`
-    is how much faster than the platform's its windows pass.
+    It does where nothing suspends it, and for half the idle window after a job began or ended.
     """
     if idle is None:
         return True
-    half = timedelta(seconds=idle.max_idle_s / 2 / scale)
-    return any(not job.is_over or now - (job.ended_at or job.created_at) < half for job in jobs)
+    span = timedelta(seconds=unnoticed_s(idle, scale))
+    return any(now - (job.ended_at or job.created_at) < span for job in jobs)

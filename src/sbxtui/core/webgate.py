@@ -15,8 +15,11 @@ from urllib.parse import urlsplit
 from sbxtui.core.heads import MAX_HEAD_BYTES, BadMessage, RequestHead, parse_any_request
 from sbxtui.core.hosts import as_address, normal_host, split_authority
 
-_METHOD = re.compile(rb"[A-Z]{1,32}")
-_REQUEST_LINE = re.compile(rb"[A-Z]{1,32} [^ \r\n]+ HTTP/1\.[0-9]\r?")
+# A page names the method of a request, in any letters and of any length.
+_TOKEN = rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
+_METHOD = re.compile(_TOKEN)
+_USUAL_METHOD = re.compile(rb"[A-Z]{1,32}")
+_REQUEST_LINE = re.compile(_TOKEN + rb" [^ \r\n]+ HTTP/1\.[0-9]\r?")
 _MAX_LINE_BYTES = 16 * 1024
 _SAFE_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 _TLS_HANDSHAKE = 0x16
@@ -110,7 +113,9 @@ class Gate:
         if request.method == b"CONNECT":
             return Refusal(400, "this is no proxy")
         is_foreign = request.head.has_element(b"sec-fetch-site", b"cross-site")
-        if request.wants_upgrade or (is_foreign and request.method not in _SAFE_METHODS):
+        # To an address they do not trust, as `--bind` opens one, browsers tell the origin and not the site.
+        may_be_foreign = is_foreign or not request.head.values(b"sec-fetch-site")
+        if request.wants_upgrade or (may_be_foreign and request.method not in _SAFE_METHODS):
             return self._judge_origin(request, must_tell=is_foreign)
         return None
 
@@ -144,6 +149,24 @@ class Gate:
         return Refusal(0, "TLS for another host; `--host NAME` lets one pass")
 
 
+class Doorkeeper:
+    """A gate of one connection that knows again whom it let through last: clients that poll say the same each time."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._head = b""
+        self._passed: Passed | None = None
+
+    def judge(self, data: bytes, *, is_first: bool) -> Refusal | Passed | None:
+        """As `Gate.judge`."""
+        if self._passed is not None and data.startswith(self._head):
+            return self._passed
+        verdict = self._gate.judge(data, is_first=is_first)
+        if isinstance(verdict, Passed) and verdict.request is not None:
+            self._head, self._passed = data[: verdict.head_bytes], verdict
+        return verdict
+
+
 def gate_for(hosts: Collection[str], origins: Collection[str], *, has_any_address: bool = False) -> Gate:
     """The gate with what a person lets pass besides this machine; see `Gate`.
 
@@ -175,9 +198,14 @@ def _too_long(data: bytes) -> Refusal | None:
 
 
 def _may_become_http(line: bytes) -> bool:
-    """Whether an unfinished first line may still become a request's."""
-    method, blank, _ = line.partition(b" ")
-    return len(line) <= _MAX_LINE_BYTES and (bool(_METHOD.fullmatch(method)) or not (method or blank))
+    """Whether an unfinished first line may still become a request's.
+
+    What a browser sends first goes beyond the method; half a word of another protocol must not wait for its rest.
+    """
+    method, _blank, target = line.partition(b" ")
+    if target.startswith(b"/"):
+        return bool(_METHOD.fullmatch(method))
+    return len(line) <= _MAX_LINE_BYTES and (not line or bool(_USUAL_METHOD.fullmatch(method)))
 
 
 def _server_name(data: bytes) -> str:

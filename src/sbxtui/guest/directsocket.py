@@ -2,50 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
-from websockets.frames import Frame, Opcode
-from websockets.protocol import Event, State
+from websockets.protocol import State
+
+from sbxguest.mux.frames import Part
+from sbxguest.mux.gather import Gatherer
+from sbxguest.mux.intake import Intake
+from sbxguest.mux.messages import MessageReader, framed
+
+_HEAD_END = b"\r\n\r\n"
 
 
-class DirectSocket(ClientConnection):
-    """The library's connection; from `listen` on, binary messages go to a callback and not to `recv`."""
+class DirectSocket(ClientConnection, asyncio.BufferedProtocol):
+    """The library's connection, but for binary messages: what those carry goes to a callback and not to `recv`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._on_message: Callable[[bytes], None] | None = None
         self._on_paused: Callable[[bool], None] | None = None
-        self._early: list[bytes] = []
+        self._early: list[Part] = []
+        self._reader = MessageReader(is_masked=False, on_other=super().data_received)
+        self._reader.on_bytes = lambda data: self._early.append(bytes(data))
+        self._intake = Intake()
+        self._gatherer: Gatherer | None = None
+        self._is_open = False
+        self._seen = b""
 
-    def listen(self, on_message: Callable[[bytes], None], on_paused: Callable[[bool], None]) -> None:
-        """Hand over each message as it comes, what came before first.
+    def listen(self, on_bytes: Callable[[Part], None], on_paused: Callable[[bool], None]) -> None:
+        """Hand over what messages carry as it comes, what came before first.
 
         Args:
-            on_message: Gets a whole message; raises nothing.
+            on_bytes: Gets some of it, which lies where others will write soon; raises nothing.
             on_paused: Told whether what is written waits.
         """
-        self._on_message, self._on_paused = on_message, on_paused
+        self._reader.on_bytes, self._on_paused = on_bytes, on_paused
         early, self._early = self._early, []
-        for message in early:
-            on_message(message)
+        for data in early:
+            on_bytes(data)
 
-    def write_message(self, data: bytes) -> None:
-        """Send a binary message at once, or keep it; a connection that closes drops it."""
+    def write_message(self, parts: Sequence[Part]) -> None:
+        """Send a binary message of these parts at once, or keep it; a connection that closes drops it."""
         if self.protocol.state is State.OPEN:
-            self.protocol.send_binary(data)
-            self.send_data()
+            self._gatherer = self._gatherer or Gatherer(self.transport)
+            self._gatherer.write(framed(parts, is_masked=True))
 
-    def process_event(self, event: Event) -> None:
-        """Of the library."""
-        if isinstance(event, Frame) and event.opcode is Opcode.BINARY and event.fin:
-            if self._on_message is None:
-                self._early.append(bytes(event.data))
-            else:
-                self._on_message(bytes(event.data))
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Of asyncio."""
+        return self._intake.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Of asyncio."""
+        if self._is_open:
+            self._reader.feed(self._intake.filled(nbytes))
         else:
-            super().process_event(event)
+            self._shake_hands(bytes(self._intake.filled(nbytes)))
+
+    def _shake_hands(self, data: bytes) -> None:
+        """The answer to the handshake is the library's, what follows is cut into frames first."""
+        seen = self._seen + data
+        end = seen.find(_HEAD_END)
+        size = end + len(_HEAD_END) - len(self._seen) if end >= 0 else len(data)
+        self._seen = seen[-len(_HEAD_END) + 1 :]
+        super().data_received(data[:size])
+        self._is_open = self.protocol.state is State.OPEN
+        if rest := data[size:]:
+            self._reader.feed(rest) if self._is_open else super().data_received(rest)
 
     def pause_writing(self) -> None:
         """Of asyncio."""

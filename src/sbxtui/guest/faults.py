@@ -51,6 +51,8 @@ _BY_STATUS: Mapping[int, type[SbxError]] = {
     504: GuestUnreachable,
     507: QuotaExceeded,
 }
+# A proxy passed the request on and no answer came; of the others it says that there was nobody to pass it on to.
+_GATEWAY_TIMEOUT = 504
 _HINTS = {"disk_full": "free some space in the sandbox, or launch one with a larger disk"}
 
 
@@ -69,6 +71,15 @@ def translated(doing: str) -> Iterator[None]:
             ) from exc
         reason = harmless_line(str(exc)) or type(exc).__name__
         raise GuestUnreachable(f"{doing}: the connection to the sandbox broke: {reason}") from exc
+
+
+def may_have_arrived(failure: SbxError) -> bool:
+    """Whether a guest may have got the request that failed so, and done what it says."""
+    if isinstance(failure, Throttled):
+        return False
+    if isinstance(failure.__cause__, HttpError):
+        return failure.__cause__.was_sent
+    return failure.details.get("http_status", _GATEWAY_TIMEOUT) == _GATEWAY_TIMEOUT
 
 
 def _certificate_fault(error: BaseException | None) -> str:

@@ -26,7 +26,14 @@ _FORBIDDEN = frozenset("\r\n\0")
 
 
 class HttpError(Exception):
-    """The connection could not be made or broke, or what came over it is no HTTP."""
+    """The connection could not be made or broke, or what came over it is no HTTP.
+
+    `was_sent` is false where the other side certainly got nothing of the request.
+    """
+
+    def __init__(self, message: str, *, was_sent: bool = True) -> None:
+        super().__init__(message)
+        self.was_sent = was_sent
 
 
 class HttpTimeout(HttpError):

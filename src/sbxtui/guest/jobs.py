@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any
 
 from sbxguest import wire
+from sbxtui.core.errors import GuestUnreachable
 from sbxtui.core.jobs import Channel, Job, JobExit, JobGap, JobOutput, JobPiece, JobState, TerminalSize
 from sbxtui.core.model import ContextName, ExecResult, SandboxId
 from sbxtui.core.text import harmless_line
-from sbxtui.guest.faults import garbled
+from sbxtui.guest.faults import garbled, may_have_arrived
 from sbxtui.guest.retry import patiently
-from sbxtui.guest.streams import RECONNECT_S, LogReader
+from sbxtui.guest.streams import RECONNECT_S, LogReader, start_unknown
 from sbxtui.guest.transport import Transport
 
 CHANNELS: Mapping[int, Channel] = {
@@ -97,10 +98,26 @@ class GuestJobs:
 
         Raises:
             UsageError: It cannot be, like a missing cwd. Throttled: Too many jobs run.
+            ConnectionLost: It may have begun: no answer came. GuestUnreachable: It has not.
         """
         body = request.body()
-        call = partial(self._call, "POST", "", doing="starting a command", document=body)
-        return decode_job(await patiently(call, RECONNECT_S), await self._boot_id())
+        may_have_begun = False
+
+        async def begin() -> dict[str, Any]:
+            nonlocal may_have_begun
+            try:
+                return await self._call("POST", "", doing="starting a command", document=body)
+            except GuestUnreachable as exc:
+                may_have_begun = may_have_begun or may_have_arrived(exc)
+                raise
+
+        try:
+            told = await patiently(begin, RECONNECT_S)
+        except GuestUnreachable as exc:
+            if may_have_begun:
+                raise start_unknown(body["id"], exc.message) from exc
+            raise
+        return decode_job(told, await self._boot_id())
 
     async def list(self) -> list[Job]:
         """Every job the guest knows, oldest first."""
@@ -271,6 +288,7 @@ def decode_job(told: Mapping[str, Any], boot_id: str) -> Job:
         exit=decode_exit(exit_document) if isinstance(exit_document, dict) else None,
         cursor=_whole(told.get("cursor")),
         stdin_accepted=_whole(told.get("stdin_accepted")),
+        awaits_input=told.get("awaits_input") is True,
     )
 
 

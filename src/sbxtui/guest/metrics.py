@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sbxtui.core.errors import GuestUnreachable
+from sbxtui.core.errors import GuestUnreachable, SbxError
 from sbxtui.core.text import harmless_line
 from sbxtui.core.usage import Usage
 from sbxtui.guest.faults import translated
@@ -20,6 +21,7 @@ _DOING = "asking what it uses"
 _WINDOW_S = 0.4
 _LARGEST = 2**63
 _CORES_MAX = 1_024
+_ID_MAX = 64
 
 
 class GuestMetrics:
@@ -35,11 +37,31 @@ class GuestMetrics:
             GuestUnreachable: No answer, or none that can be read. Unsupported: The image's guest has no metrics.
         """
         samples = self.follow(interval_s=_WINDOW_S)
+        began = datetime.now(UTC)
         async with aclosing(samples):
             await anext(samples, None)
             async for sample in samples:
-                return sample
+                return between(sample, began, datetime.now(UTC))
         raise GuestUnreachable(f"{_DOING}: the answer ended too soon")
+
+    async def glance(self) -> Usage:
+        """One sample with one question: its CPU share is over the time since anybody's last such question, if any.
+
+        Raises:
+            GuestUnreachable: No answer, or none that can be read. Unsupported: The image's guest has no metrics.
+        """
+        began = datetime.now(UTC)
+        told = await self._transport.call("GET", "/v2/metrics", doing=_DOING)
+        return between(decode_usage(told), began, datetime.now(UTC))
+
+    async def set_clock(self) -> bool:
+        """Give the sandbox this machine's time, where its clock is its own; returns whether it has it now."""
+        document = {"now_s": datetime.now(UTC).timestamp()}
+        try:
+            told = await self._transport.call("PUT", "/v2/clock", doing="setting its clock", document=document)
+        except SbxError:
+            return False
+        return told.get("was_set") is True
 
     async def follow(self, *, interval_s: float) -> AsyncGenerator[Usage, None]:
         """A sample at once, whose CPU share is unknown, and one each `interval_s`; ends when the guest does.
@@ -82,7 +104,15 @@ def decode_usage(told: Mapping[str, Any]) -> Usage:
         oom_kills=_whole(told.get("oom_count")),
         open_files=_whole(told.get("open_files")),
         clock_jumps=_whole(clock.get("jump_count")),
+        boot_id=_id(told.get("boot_id")),
+        server_id=_id(told.get("server_id")),
     )
+
+
+def between(usage: Usage, began: datetime, ended: datetime) -> Usage:
+    """A sample taken between two instants of this machine, with how far the sandbox's clock is off."""
+    off_s = max(0.0, (usage.at - ended).total_seconds()) + min(0.0, (usage.at - began).total_seconds())
+    return replace(usage, clock_off_s=off_s)
 
 
 def _part(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -104,6 +134,10 @@ def _whole(value: object) -> int | None:
 def _numbers(value: object) -> tuple[float, ...]:
     given = value[:_CORES_MAX] if isinstance(value, list) else []
     return tuple(number for one in given if (number := _number(one)) is not None)
+
+
+def _id(value: object) -> str:
+    return harmless_line(value, limit=_ID_MAX) if isinstance(value, str) else ""
 
 
 def _instant(value: object) -> datetime:

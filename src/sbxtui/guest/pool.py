@@ -116,7 +116,7 @@ class Pool:
             async with asyncio.timeout(_WAIT_S):
                 await self._free.acquire()
         except TimeoutError:
-            raise HttpTimeout(f"all {_MAX_CONNECTIONS} connections are in use") from None
+            raise HttpTimeout(f"all {_MAX_CONNECTIONS} connections are in use", was_sent=False) from None
         try:
             connection = await self._idle_one() or await self._connect(patience)
             try:
@@ -155,8 +155,8 @@ class Pool:
                 )
                 return made[1]
         except TimeoutError:
-            raise HttpTimeout("no connection in time") from None
+            raise HttpTimeout("no connection in time", was_sent=False) from None
         except (OSError, UnicodeError) as exc:
             if self._revive is not None and isinstance(exc, ConnectionRefusedError):
                 await self._revive()
-            raise HttpError(str(exc) or type(exc).__name__) from exc
+            raise HttpError(str(exc) or type(exc).__name__, was_sent=False) from exc

@@ -10,7 +10,7 @@ from typing import Any
 from sbxguest import wire
 from sbxtui.core.errors import Conflict, ConnectionLost, GuestUnreachable
 from sbxtui.core.text import harmless_line
-from sbxtui.guest.faults import translated
+from sbxtui.guest.faults import may_have_arrived, translated
 from sbxtui.guest.http1 import Patience
 from sbxtui.guest.transport import RETRYABLE, Backoff, Transport, json_body
 
@@ -71,6 +71,7 @@ class LogReader:
         self._start_path = start_path
         # Whether the guest has taken the request, and whether the job is there to be followed by its id.
         self._is_accepted = body is None
+        self._may_be_accepted = False
         self.is_started = body is None
         self._exit: wire.Frame | None = None
 
@@ -99,6 +100,7 @@ class LogReader:
                 raise
             except RETRYABLE as exc:
                 failure = exc
+                self._may_be_accepted = self._may_be_accepted or may_have_arrived(exc)
             if self._exit is None and (failure is not None or self.cursor == before):
                 if failure is None and not self._follows:
                     return
@@ -162,9 +164,9 @@ class LogReader:
 
     def _lost(self, failure: Exception | None) -> GuestUnreachable:
         reason = getattr(failure, "message", "the stream ended early")
-        if not self._is_accepted:
+        if not self._is_accepted and not self._may_be_accepted:
             return GuestUnreachable(f"the command was not started: {reason}", hint="retrying is safe")
-        lost = connection_lost(self._job_id, reason)
+        lost = (connection_lost if self._is_accepted else start_unknown)(self._job_id, reason)
         lost.details["cursor"] = self.cursor
         lost.__cause__ = failure
         return lost
@@ -172,11 +174,17 @@ class LogReader:
 
 def connection_lost(job_id: str, reason: str) -> ConnectionLost:
     """The error for a running command that cannot be reached any more."""
-    return ConnectionLost(
-        f"lost the connection to job `{job_id}`, which goes on: {reason}",
-        hint="before running the command again, make sure that twice does no harm",
-        details={"job": job_id},
-    )
+    return _lost(f"lost the connection to job `{job_id}`, which goes on: {reason}", job_id)
+
+
+def start_unknown(job_id: str, reason: str) -> ConnectionLost:
+    """The error for a command that was asked for, when no answer says whether it was begun."""
+    return _lost(f"lost the connection before the guest said whether it started job `{job_id}`: {reason}", job_id)
+
+
+def _lost(message: str, job_id: str) -> ConnectionLost:
+    hint = "before running the command again, make sure that twice does no harm"
+    return ConnectionLost(message, hint=hint, details={"job": job_id})
 
 
 def _refused(frame: wire.Frame) -> Conflict:

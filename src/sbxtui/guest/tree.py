@@ -7,6 +7,7 @@ what became of them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -23,9 +24,19 @@ from typing import Any
 
 from sbxguest import wire
 from sbxguest.tree import Note, Op, Record, Result
-from sbxguest.tree.codec import CODEC_HEADER, DEFLATE, Packer
+from sbxguest.tree.codec import (
+    ACCEPT_HEADER,
+    CODEC_HEADER,
+    DEFLATE,
+    ZEROS,
+    ZEROS_DEFLATE,
+    Packer,
+    counted_zeros,
+    opener_of,
+)
 from sbxguest.tree.entry import to_text
 from sbxguest.tree.frames import BatchWriter, ContentReader, data_frames, manifest_reader, result_reader
+from sbxtui.core.errors import Conflict
 from sbxtui.guest import filewire
 from sbxtui.guest.faults import garbled, translated, whole_body
 from sbxtui.guest.http1 import Answer, Body, Patience
@@ -54,7 +65,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A complete listing, a folder before what is in it, and a cursor of the change feed from before it was made."""
+    """A complete listing, a folder before what is in it.
+
+    `cursor` is where the change feed was before it was made; empty if that was not asked for.
+    """
 
     records: tuple[Record, ...]
     cursor: str
@@ -100,13 +114,20 @@ class GuestTree:
     async def hello(self) -> TreeHello:
         """What the folder is now; from here on, this is the folder that is meant."""
         await self._check_guest()
+        is_first = self._seen is None
+        self._seen = await self._asked()
+        if is_first and self._is_far is None and self._is_far_away():
+            # Opening a folder takes the guest a while; only the next answer tells how far it is.
+            self._seen = await self._asked()
+        return self._seen
+
+    async def _asked(self) -> TreeHello:
         address = filewire.url("/v2/tree/hello", self._path)
         loop = asyncio.get_running_loop()
         asked_s = loop.time()
         said = await self._transport.call("GET", address, doing="asking for the folder")
         self._distance_s = min(self._distance_s, loop.time() - asked_s)
-        self._seen = hello_of(said)
-        return self._seen
+        return hello_of(said)
 
     async def scan(
         self,
@@ -114,6 +135,7 @@ class GuestTree:
         *,
         has_digests: bool = True,
         is_deep: bool = True,
+        has_cursor: bool = True,
         ignore: Mapping[bytes, Sequence[bytes]] | None = None,
     ) -> Manifest:
         """What stands at `paths` and, if `is_deep`, below; all of it or an error. An empty path is the whole folder.
@@ -124,6 +146,7 @@ class GuestTree:
             paths: Where to look.
             has_digests: Read every file; without, files have no content.
             is_deep: Look below folders, too.
+            has_cursor: Whether changes are asked for afterwards; without, the guest need not take note of them.
             ignore: By folder, the texts of ignore files that hold there, the weakest first; the guest reads none of its
                 own. What they leave out, `.git` always, is a note; its changes are not told either from then on.
         """
@@ -131,6 +154,7 @@ class GuestTree:
             "paths": [to_text(path) for path in paths],
             "digests": has_digests,
             "deep": is_deep,
+            "cursor": has_cursor,
             "ignore": {to_text(folder): [to_text(text) for text in texts] for folder, texts in (ignore or {}).items()},
         }
         reader = manifest_reader()
@@ -197,9 +221,14 @@ class GuestTree:
         """
         query = {"offset": str(offset), "size": str(size_bytes)}
         hello = self._seen or await self.hello()
-        body, headers = self._on_its_way(chunks, hello)
+        body, headers = self._on_its_way(chunks, hello, may_be_sparse=True)
         said = await self._call("PUT", f"blob/{digest.hex()}", "sending a file", body, query, headers)
         return BlobState(filewire.whole(said, "offset"), said.get("complete") is True)
+
+    async def drop_blob(self, digest: bytes, offset: int) -> None:
+        """Have what came of an upload thrown away: it is said to be all there is, which its digest denies."""
+        with contextlib.suppress(Conflict):
+            await self.upload_blob(digest, _nothing(), offset=offset, size_bytes=offset)
 
     async def read(self, files: Sequence[Wanted]) -> AsyncGenerator[bytes | Result, None]:
         """The contents of files, one after the other: pieces, then the file's result, then the next file's pieces.
@@ -210,8 +239,16 @@ class GuestTree:
         wanted = [{"path": to_text(one.path), "digest": one.digest.hex()} for one in files]
         reader = ContentReader()
         ended = 0
-        async with self._answer("POST", "read", "reading files", json_body({"files": wanted})) as answer:
-            async for some in fed(answer, lambda data: list(reader.feed(data))):
+        fields = {ACCEPT_HEADER: DEFLATE} if self._is_far_away() else {}
+        body = json_body({"files": wanted})
+        async with self._answer("POST", "read", "reading files", body, headers=fields) as answer:
+            opener = opener_of(answer.headers.get(CODEC_HEADER, ""))
+
+            def unpacked(data: bytes) -> list[bytes | Result]:
+                pieces = [data] if opener is None else opener.open([data])
+                return [one for piece in pieces for one in reader.feed(piece)]
+
+            async for some in fed(answer, unpacked):
                 for one in some:
                     ended += isinstance(one, Result)
                     if ended > len(files):
@@ -225,14 +262,19 @@ class GuestTree:
         query = {"cursor": cursor, "wait": f"{wait_s:g}"}
         return changes_of(await self._call("GET", "changes", "waiting for changes", None, query))
 
+    def _is_far_away(self) -> bool:
+        return self._distance_s >= _FAR_S if self._is_far is None else self._is_far
+
     def _on_its_way(
-        self, pieces: AsyncIterable[bytes], hello: TreeHello
+        self, pieces: AsyncIterable[bytes], hello: TreeHello, *, may_be_sparse: bool = False
     ) -> tuple[AsyncIterable[bytes], Mapping[str, str]]:
         """A body as it is sent, with its headers: packed where sending takes longer than packing."""
-        is_far = self._distance_s >= _FAR_S if self._is_far is None else self._is_far
-        if not is_far or DEFLATE not in hello.codecs:
-            return pieces, {}
-        return _packed(pieces), {CODEC_HEADER: DEFLATE}
+        is_far = self._is_far_away()
+        best = (ZEROS_DEFLATE if is_far else ZEROS) if may_be_sparse else ""
+        for codec in (best, DEFLATE if is_far else ""):
+            if codec in hello.codecs:
+                return _packed(pieces, codec), {CODEC_HEADER: codec}
+        return pieces, {}
 
     @asynccontextmanager
     async def _answer(
@@ -267,16 +309,24 @@ class GuestTree:
             return filewire.as_object(await whole_body(answer))
 
 
+async def _nothing() -> AsyncGenerator[bytes, None]:
+    no_pieces: tuple[bytes, ...] = ()
+    for piece in no_pieces:
+        yield piece
+
+
 def _size_of(record: Record) -> int:
     return len(record.path) + (0 if isinstance(record, Note) else len(record.state.content))
 
 
-async def _packed(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
-    packer = Packer()
+async def _packed(pieces: AsyncIterable[bytes], codec: str) -> AsyncGenerator[bytes, None]:
+    packer = None if codec == ZEROS else Packer()
     try:
         async for piece in pieces:
-            yield await asyncio.to_thread(packer.feed, piece)
-        yield packer.end()
+            told = piece if codec == DEFLATE else counted_zeros(piece)
+            yield told if packer is None else await asyncio.to_thread(packer.feed, told)
+        if packer is not None:
+            yield packer.end()
     finally:
         # What is sent no further shall let go of its file now, not when somebody collects it.
         if isinstance(pieces, AsyncGenerator):

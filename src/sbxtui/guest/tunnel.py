@@ -18,6 +18,7 @@ from enum import StrEnum
 from websockets.exceptions import ConnectionClosed
 
 from sbxguest.mux.carrier import Carrier
+from sbxguest.mux.frames import Part
 from sbxguest.mux.mux import Mux, Sink
 from sbxguest.mux.stream import Stream
 from sbxguest.wire import BadFrame
@@ -184,9 +185,9 @@ class Tunnel:
         carrier = Carrier(self.mux, connection.write_message)
         garbled = asyncio.Event()
 
-        def take(message: bytes) -> None:
+        def take(data: Part) -> None:
             try:
-                self._hear(message)
+                self._hear(data)
             except BadFrame:
                 garbled.set()
 
@@ -203,9 +204,9 @@ class Tunnel:
                 if isinstance(outcome, Exception):
                     raise outcome
 
-    def _hear(self, message: bytes) -> None:
+    def _hear(self, data: Part) -> None:
         self._heard = True
-        self.mux.receive(message)
+        self.mux.receive(data)
         if self.state is not TunnelState.UP and self.mux.is_linked:
             self._lost_at_s = None
             self._pause_s = _BACKOFF_FIRST_S

@@ -7,6 +7,7 @@ from typing import Protocol, cast
 
 from sbxtui.core.bodies import Framing, framing_of
 from sbxtui.core.heads import MAX_HEAD_BYTES, BadMessage, ResponseHead, parse_response
+from sbxtui.core.remembered import Remembered
 
 _UNSENT_BYTES = 256 * 1024
 
@@ -50,6 +51,7 @@ class Upstream(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader: Reader | None = None
         self._method = b""
+        self._parse = Remembered(parse_response)
         self._wants_upgrade = False
         self._held = b""
         self._body: Framing | None = None
@@ -149,7 +151,7 @@ class Upstream(asyncio.Protocol):
         if end < 0:
             self._held = data
             return b""
-        response = parse_response(data[: end + 4], self._method)
+        response = self._parse(data[: end + 4], self._method)
         if response.status == 101 and not self._wants_upgrade:
             raise BadMessage(502, "the server switched protocols unasked")
         if not response.is_interim:

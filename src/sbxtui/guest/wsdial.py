@@ -11,6 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
+from sbxguest.mux import near
 from sbxguest.wire import ERROR_HEADER, MAX_MESSAGE_BYTES
 from sbxtui.core.errors import SbxError
 from sbxtui.guest.directsocket import DirectSocket
@@ -104,6 +105,7 @@ def _tune(connection: DirectSocket) -> None:
     sock = connection.transport.get_extra_info("socket")
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
+    near.tune(sock)
     for option, value in _KEEPALIVE:
         sock.setsockopt(socket.SOL_SOCKET, option, value)
     for name, value in _KEEPALIVE_TCP:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from sbxtui.core.model import DEFAULT_MEMORY_MIB, MEMORY_SIZES_MIB, VCPUS_BY_MEMORY_MIB
 from sbxtui.localcloud import faults
+from sbxtui.localcloud.program import Program
 
 IMAGE_VERSION = "1.0"
-MANAGED_IMAGE = "sbx-host-1"
-MANAGED_VERSION = "1"
+# The platform's one base; here it stands for this machine's userland. Its versions, newest first, as they are listed
+# and sent, and as they are read back.
+MANAGED_IMAGE = "al2023-1"
+MANAGED_VERSIONS = {"1": "1.0", "0": "0.0"}
 BASE_IMAGE = "sbx-base"
 HOOK_PORT = 9000
 AGENT_PORT = 8080
@@ -31,10 +34,11 @@ _TMPFS_SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class CatalogImage:
-    """One image; every one has the single version `1.0`, active, with all hooks.
+    """One image in one version.
 
-    A snapshot or a sandbox to fork is one, too: `made_of` is then the image of the sandbox it is of, `runtime` what it
-    needs.
+    The fixed ones have the single version `1.0`, active, with all hooks. A snapshot or a sandbox to fork is one, too:
+    `made_of` is then the image of the sandbox it is of, `runtime` what it needs. A built one has a `program`, and the
+    `origin` its sandboxes go on from.
     """
 
     name: str
@@ -42,6 +46,9 @@ class CatalogImage:
     memory_mib: int
     made_of: CatalogImage | None = None
     runtime: str = ""
+    version: str = IMAGE_VERSION
+    program: Program | None = None
+    origin: str = ""
 
     @property
     def vcpus(self) -> int:
@@ -74,6 +81,10 @@ class MoreImages(Protocol):
         """One of that name, listed or not."""
 
 
+# A built image's version by name: the newest active one, or the one that is named. None: there is none.
+FindBuilt = Callable[[str, str | None], CatalogImage | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """All images of a home. Lookups raise the service's own errors."""
@@ -82,6 +93,7 @@ class Catalog:
     account_id: str
     created_at: datetime
     more: MoreImages | None = None
+    find_built: FindBuilt = lambda name, version: None
 
     def all_images(self) -> tuple[CatalogImage, ...]:
         """The fixed ones, then those that come and go."""
@@ -92,8 +104,13 @@ class Catalog:
         for image in self.images():
             if image.arn == arn:
                 return image
+        name = self.name_in(arn)
+        return self.more.find(name) if self.more and name else None
+
+    def name_in(self, arn: str) -> str:
+        """The name in an ARN of this home's; empty where it is none."""
         name = arn.removeprefix(self.arn_of(""))
-        return self.more.find(name) if self.more and name != arn else None
+        return name if name != arn and "/" not in name and ":" not in name else ""
 
     def images(self) -> tuple[CatalogImage, ...]:
         """The fixed ones, sorted by name; `sbx-base` is the default size under a short name."""
@@ -101,18 +118,15 @@ class Catalog:
         return tuple(CatalogImage(name, self.arn_of(name), size) for name, size in sorted(sizes.items()))
 
     def by_arn(self, arn: str) -> CatalogImage:
-        """The image of an ARN in an image operation.
+        """The image of an ARN in an image operation; not a built one.
 
         Raises:
             Fault: 400 for no ARN, 403 for the slash form, 404 for no such image.
         """
-        if not arn.startswith("arn:"):
-            raise faults.validation(f"Invalid ARN format: {arn}")
-        if "microvm-image/" in arn:
-            raise faults.access_denied(f"User is not authorized to perform this action on resource {arn}")
+        check_arn(arn)
         if (image := self.find(arn)) is not None:
             return image
-        raise faults.not_found(f"MicroVMImage not found for MicroVMImageID: {arn}", "MicroVMImage", arn)
+        raise no_image(arn)
 
     def for_launch(self, arn: str, version: str | None) -> CatalogImage:
         """The image a RunMicrovm names.
@@ -125,6 +139,8 @@ class Catalog:
         image = self.find(arn)
         if image is not None and version in (None, IMAGE_VERSION):
             return image
+        if (name := self.name_in(arn)) and (built := self.find_built(name, version)) is not None:
+            return built
         pinned = f" and version {version}" if version is not None else ""
         raise faults.not_found(f"No active version found for MicroVM image {arn}{pinned}", "MicroVMImage", arn)
 
@@ -135,8 +151,7 @@ class Catalog:
             Fault: 404.
         """
         if version != IMAGE_VERSION:
-            message = f"MicroVMImage version {version} not found for MicroVMImageID: {image.arn}"
-            raise faults.not_found(message, "MicroVMImageVersion", f"{image.arn}:{version}")
+            raise no_version(image.arn, version)
 
     def summary(self, image: CatalogImage) -> dict[str, Any]:
         """A row of ListMicrovmImages."""
@@ -188,19 +203,42 @@ class Catalog:
         Raises:
             Fault: 400 for no ARN, 404 for another image.
         """
-        if not arn.startswith("arn:"):
-            raise faults.validation(f"Invalid ARN format: {arn}")
+        check_arn(arn)
         if arn != self.managed_arn:
-            raise faults.not_found(f"MicroVMImage not found for MicroVMImageID: {arn}", "MicroVMImage", arn)
-        yield self.managed_summary() | {
-            "imageVersion": MANAGED_VERSION,
-            "status": "AVAILABLE",
-            "supportedCpuConfigurations": [{"architecture": architecture()}],
-        }
+            raise no_image(arn)
+        for version in MANAGED_VERSIONS:
+            yield self.managed_summary() | {
+                "imageVersion": version,
+                "status": "AVAILABLE",
+                "supportedCpuConfigurations": [{"architecture": architecture()}],
+            }
 
     def arn_of(self, name: str) -> str:
         """The ARN an image of that name has."""
         return f"arn:aws:lambda:{self.region}:{self.account_id}:microvm-image:{name}"
+
+
+def check_arn(arn: str) -> None:
+    """Refuse what image operations take for no ARN of an image.
+
+    Raises:
+        Fault: 400 for a bare name, 403 for the slash form.
+    """
+    if not arn.startswith("arn:"):
+        raise faults.validation(f"Invalid ARN format: {arn}")
+    if "microvm-image/" in arn:
+        raise faults.access_denied(f"User is not authorized to perform this action on resource {arn}")
+
+
+def no_image(arn: str) -> faults.Fault:
+    """404: there is no such image."""
+    return faults.not_found(f"MicroVMImage not found for MicroVMImageID: {arn}", "MicroVMImage", arn)
+
+
+def no_version(arn: str, version: str) -> faults.Fault:
+    """404: the image has no such version."""
+    message = f"MicroVMImage version {version} not found for MicroVMImageID: {arn}"
+    return faults.not_found(message, "MicroVMImageVersion", f"{arn}:{version}")
 
 
 def _description(image: CatalogImage) -> str:

@@ -10,16 +10,19 @@ import contextlib
 import errno
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sbxtui.localcloud.limits import Limits
 
-_CONTROLLERS = ("memory", "pids", "cpu", "freezer")
+_LIMITING = ("memory", "pids", "cpu")
+_CONTROLLERS = (*_LIMITING, "freezer")
 _PERIOD_US = 100_000
 _GONE_TIMEOUT_S = 5.0
+_EXPECTING_STEPS, _EXPECTING_STEP_S = 8, 0.008
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +77,14 @@ class Cgroup:
         group = cls()
         if os.geteuid() != 0:
             return group
-        for controller, mount in found.v1.items():
-            path = mount / folder / name
-            with contextlib.suppress(OSError):
-                path.mkdir(parents=True, exist_ok=True)
-                group.dirs[controller] = path
+        for controller in _LIMITING:
+            group._create_v1(controller, found, folder, name)
         if found.unified is not None:
             group._create_unified(found, folder, name)
-        for controller in ("memory", "pids", "cpu"):
+        if not group.can_freeze:
+            # Each group costs who joins it a wait for all processors.
+            group._create_v1("freezer", found, folder, name)
+        for controller in _LIMITING:
             if controller in group.dirs:
                 group._limit(controller, limits)
         return group
@@ -95,10 +98,18 @@ class Cgroup:
         places = {**found.v1, **({"unified": found.unified} if found.unified else {})}
         return cls({key: mount / folder / name for key, mount in places.items() if (mount / folder / name).is_dir()})
 
+    def _create_v1(self, controller: str, found: Hierarchies, folder: str, name: str) -> None:
+        if controller not in found.v1:
+            return
+        path = found.v1[controller] / folder / name
+        with contextlib.suppress(OSError):
+            path.mkdir(parents=True, exist_ok=True)
+            self.dirs[controller] = path
+
     def _create_unified(self, found: Hierarchies, folder: str, name: str) -> None:
         assert found.unified is not None
         path = found.unified / folder / name
-        wanted = [c for c in ("memory", "pids", "cpu") if c not in self.dirs and c in found.unified_controllers]
+        wanted = [c for c in _LIMITING if c not in self.dirs and c in found.unified_controllers]
         with contextlib.suppress(OSError):
             path.mkdir(parents=True, exist_ok=True)
             self.dirs["unified"] = path
@@ -139,9 +150,12 @@ class Cgroup:
         quota_us = max(1000, int(limits.vcpus * _PERIOD_US))
         if is_v2:
             _write(path / "cpu.max", f"{quota_us} {_PERIOD_US}")
-            return
-        _write(path / "cpu.cfs_period_us", str(_PERIOD_US))
-        _write(path / "cpu.cfs_quota_us", str(quota_us))
+        else:
+            _write(path / "cpu.cfs_period_us", str(_PERIOD_US))
+            _write(path / "cpu.cfs_quota_us", str(quota_us))
+        # Else all sandboxes together would weigh as much as one program, and start last on a busy machine.
+        _weigh(path.parent, len(_matching(path.parent, "*/")), is_v2=is_v2)
+        _weigh(path.parent.parent, len(_matching(path.parent.parent, "*/*/")), is_v2=is_v2)
 
     def join(self) -> None:
         """Move the calling process in.
@@ -165,11 +179,12 @@ class Cgroup:
         return "freezer" in self.dirs or self._has_unified("cgroup.freeze")
 
     def freeze(self, *, is_frozen: bool) -> None:
-        """Stop or go on; returns when every member did, or raises TimeoutError after 5 s."""
+        """Stop every member, and return when each did, or raise TimeoutError after 5 s; or let them go on, at once."""
         if self._has_unified("cgroup.freeze"):
             path = self.dirs["unified"]
             _write(path / "cgroup.freeze", "1" if is_frozen else "0")
-            _wait(lambda: f"frozen {int(is_frozen)}" in (path / "cgroup.events").read_text())
+            if is_frozen:
+                _wait(lambda: "frozen 1" in (path / "cgroup.events").read_text())
             return
         path = self.dirs["freezer"]
         wanted = "FROZEN" if is_frozen else "THAWED"
@@ -241,6 +256,48 @@ class Cgroup:
 
     def _has_unified(self, file: str) -> bool:
         return "unified" in self.dirs and (self.dirs["unified"] / file).exists()
+
+
+def _weigh(path: Path, programs: int, *, is_v2: bool) -> None:
+    """Let a group have as much of a busy processor as so many programs."""
+    with contextlib.suppress(OSError):
+        if is_v2:
+            _write(path / "cpu.weight", str(min(100 * programs, 10_000)))
+        else:
+            _write(path / "cpu.shares", str(min(1024 * programs, 262_144)))
+
+
+def expect_joining() -> None:
+    """Make joins within the next moment quick. Blocking, for about that moment; never fails.
+
+    Whoever is the first to move a process between groups waits until each processor has noticed, for some 20 ms, and
+    who comes right behind does not. So this one is moved to where it is, again and again, while what is to join is
+    still being made. One thread does that for all who expect it.
+    """
+    if os.geteuid() != 0 or not _expecting.acquire(blocking=False):
+        return
+    try:
+        own = next(_own_groups())
+        for _ in range(_EXPECTING_STEPS):
+            _write(own / "cgroup.procs", "0")
+            time.sleep(_EXPECTING_STEP_S)
+    except (OSError, ValueError, StopIteration):
+        return
+    finally:
+        _expecting.release()
+
+
+def _own_groups() -> Iterator[Path]:
+    """The groups this process is in."""
+    found = find_hierarchies()
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        mount = found.v1.get(names.partition(",")[0]) if names else found.unified
+        if mount is not None:
+            yield mount / path.lstrip("/")
+
+
+_expecting = threading.Lock()
 
 
 def names_in(folder: str) -> set[str]:
@@ -317,7 +374,10 @@ def _numbers(path: Path) -> dict[str, int]:
 
 def _wait(is_reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _GONE_TIMEOUT_S
+    # Most is reached at once.
+    pause_s = 0.0001
     while not is_reached():
         if time.monotonic() > deadline:
             raise TimeoutError("the control group does not change its state")
-        time.sleep(0.002)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.002)

@@ -74,7 +74,7 @@ def copy_files(source: Path, prepared: Mapping[str, str], target: Path) -> None:
     with _made_whole(target) as folder:
         present = [str(source / name) for name in _FILE_FOLDERS if (source / name).is_dir()]
         if present and run_program(["/bin/cp", "-a", "--reflink=auto", "--", *present, str(folder)]) != 0:
-            raise OSError("its files could not be copied: the disk may be full")
+            raise OSError("its files could not be copied: the disk may be full, or a folder closed to its owner")
         finish_copy(folder, FILES, prepared)
 
 

@@ -69,6 +69,37 @@ class Duplex:
             return False
         return False
 
+    def watch(self, on_readable: Callable[[], None]) -> None:
+        """Have `on_readable` called as long as there is something to receive, or the end; nobody reads meanwhile."""
+        self._loop.add_reader(self._sock, on_readable)
+
+    def unwatch(self) -> None:
+        """Call it no more."""
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+
+    def receive_now(self, most: int) -> bytes | None:
+        """What is there already, none at the end, and None where there is nothing yet.
+
+        Raises:
+            OSError: As `read`.
+        """
+        try:
+            return self._sock.recv(most)
+        except (BlockingIOError, InterruptedError):
+            return None
+
+    def send_now(self, data: bytes) -> int:
+        """Send what the other side takes at once; how much that was.
+
+        Raises:
+            OSError: As `send`.
+        """
+        try:
+            return self._sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+
     async def read(self, most: int = CHUNK_BYTES) -> bytes:
         """Some bytes, or none at the end.
 

@@ -11,13 +11,15 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbxtui.localcloud.ceilings import Allowance, ceiling_of
+from sbxtui.localcloud.clientstream import ClientStream
 from sbxtui.localcloud.keys import HomeKeys
-from sbxtui.localcloud.proxy import Connection
+from sbxtui.localcloud.proxy import Connection, Door
+from sbxtui.localcloud.rehearsal.calls import Rehearsal
 from sbxtui.localcloud.vms import Vm
 
 log = logging.getLogger(__name__)
 
-READ_LIMIT_BYTES = 262_144
 _FIRST_PORT = 20_000
 _TRIES = 50
 _BACKLOG = 512
@@ -26,10 +28,12 @@ _TLS_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class EndpointFactory:
-    """Opens endpoints of one home."""
+    """Opens endpoints of one home; with ceilings they carry no more than the platform's."""
 
     context: ssl.SSLContext
     keys: HomeKeys
+    rehearsal: Rehearsal
+    has_ceilings: bool = False
 
     async def open(self, port: int) -> SandboxEndpoint:
         """Bind a port without answering yet; 0 picks one.
@@ -37,16 +41,15 @@ class EndpointFactory:
         Raises:
             OSError: The port is taken.
         """
-        return SandboxEndpoint(_bind(port) if port else _bind_any(), self.context, self.keys)
+        return SandboxEndpoint(_bind(port) if port else _bind_any(), self)
 
 
 class SandboxEndpoint:
     """One sandbox's port. Bound from the start; answers after `serve`."""
 
-    def __init__(self, bound: socket.socket, context: ssl.SSLContext, keys: HomeKeys) -> None:
+    def __init__(self, bound: socket.socket, factory: EndpointFactory) -> None:
         self._socket = bound
-        self._context = context
-        self._keys = keys
+        self._factory = factory
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -57,27 +60,30 @@ class SandboxEndpoint:
 
     async def serve(self, vm: Vm) -> None:
         """Begin to answer for a sandbox."""
+        factory = self._factory
+        ceiling = ceiling_of(vm.record.memory_mib) if factory.has_ceilings else None
+        door = Door(vm, factory.keys, factory.rehearsal, Allowance(ceiling), has_ceilings=factory.has_ceilings)
+        loop = asyncio.get_running_loop()
 
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
+        def connected(client: ClientStream) -> None:
+            task = loop.create_task(self._answer(door, client))
             self._tasks.add(task)
-            try:
-                await Connection(vm, self._keys, reader, writer).serve()
-            except Exception:
-                log.exception("%s: a connection of its endpoint broke", vm.record.id)
-            finally:
-                self._tasks.discard(task)
+            task.add_done_callback(self._tasks.discard)
 
-        self._server = await asyncio.start_server(
-            connected,
+        self._server = await loop.create_server(
+            lambda: ClientStream(connected),
             sock=self._socket,
-            ssl=self._context,
+            ssl=factory.context,
             ssl_handshake_timeout=_TLS_TIMEOUT_S,
             ssl_shutdown_timeout=_TLS_TIMEOUT_S,
-            limit=READ_LIMIT_BYTES,
             backlog=_BACKLOG,
         )
+
+    async def _answer(self, door: Door, client: ClientStream) -> None:
+        try:
+            await Connection(door, client).serve()
+        except Exception:
+            log.exception("%s: a connection of its endpoint broke", door.vm.record.id)
 
     async def close(self) -> None:
         """Stop listening, and end every connection."""

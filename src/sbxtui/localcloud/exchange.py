@@ -8,26 +8,27 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sbxtui.core.bodies import framing_of
 from sbxtui.core.heads import BadMessage, Head, RequestHead, ResponseHead, parse_response
 from sbxtui.localcloud.duplex import CHUNK_BYTES, TwoWay
-from sbxtui.localcloud.relay import Cut, EndedSink, Source, relay_body, relay_until_end, write_to
+from sbxtui.localcloud.relay import Cut, EndedSink, Sink, Source, relay_body, relay_until_end, write_to
 
 # After an early answer the client may still be sending; a connection closed under it could take the answer with it.
 LINGER_S = 5.0
 LINGER_BYTES = 64 << 20
 _QUIET_S = 0.25
+Way = TypeVar("Way", bound=TwoWay, covariant=True)
 
 
 @dataclass(slots=True)
-class Upstream:
+class Upstream(Generic[Way]):
     """A connection to one port of a sandbox; a suspend makes the traffic's epoch differ from its own."""
 
     port: int
     epoch: int
-    duplex: TwoWay
+    duplex: Way
     used_at: float
     source: Source = field(init=False)
 
@@ -49,8 +50,9 @@ class Outcome:
 
 
 class Exchange:
-    """`head` is what the guest gets of the request's. `touch` is told of every byte, and `passed_on` makes of the
-    answer's head what the client gets; its body goes through `sink`, if there is one, before the writer.
+    """`head` is what the guest gets of the request's; where it was sent already, with the whole body, `unsent` is what
+    is left to send. `touch` is told of every byte, and `passed_on` makes of the answer's head what the client gets; its
+    body goes through `sink`, if there is one, before the writer.
     """
 
     def __init__(
@@ -58,13 +60,14 @@ class Exchange:
         request: RequestHead,
         head: Head,
         source: Source,
-        writer: asyncio.StreamWriter,
-        upstream: Upstream,
+        writer: Sink,
+        upstream: Upstream[TwoWay],
         *,
         touch: Callable[[], None],
         answered_upgrade: Callable[[Head], Head],
         passed_on: Callable[[Head], Head] = lambda head: head,
         sink: EndedSink | None = None,
+        unsent: bytes | None = None,
     ) -> None:
         self._request = request
         self._head = head
@@ -75,6 +78,7 @@ class Exchange:
         self._answered_upgrade = answered_upgrade
         self._passed_on = passed_on
         self._sink = sink
+        self._unsent = unsent
         self._is_sent = False
         self._sending_over = asyncio.Event()
         self._has_answer_begun = False
@@ -123,8 +127,8 @@ class Exchange:
 
     async def _send(self) -> None:
         """Pass the request on, then watch for the client's end; ends only when the client has."""
-        await self._to_guest(self._head.to_bytes())
-        framing = framing_of(self._request.length)
+        await self._to_guest(self._head.to_bytes() if self._unsent is None else self._unsent)
+        framing = framing_of(self._request.length if self._unsent is None else 0)
         while not framing.is_done:
             data = await self._source.read(min(framing.wants, CHUNK_BYTES) or CHUNK_BYTES)
             if not data:
@@ -206,7 +210,7 @@ class Exchange:
             await _cancelled(outward, inward)
 
 
-async def linger(source: Source, writer: asyncio.StreamWriter) -> None:
+async def linger(source: Source, writer: Sink) -> None:
     """Let the client read what was written: take and drop what it still sends until it is quiet, within limits."""
     await writer.drain()
     dropped = 0

@@ -10,11 +10,14 @@ MEMORY_QUOTA_CODE = "L-CD1C0CC4"
 
 @dataclass(frozen=True, slots=True)
 class FaultBody:
-    """What goes over the wire: `code` in `x-amzn-ErrorType`, `members` beside the message in the JSON body."""
+    """What goes over the wire: `code` in `x-amzn-ErrorType`, `members` beside the message in the JSON body.
+
+    The service answers some requests with a message that is null.
+    """
 
     code: str
     status: int
-    message: str
+    message: str | None
     members: Mapping[str, str] = field(default_factory=dict)
     retry_after_s: int | None = None
 
@@ -27,7 +30,7 @@ class Fault(Exception):
         self.body = body
 
 
-def validation(message: str) -> Fault:
+def validation(message: str | None) -> Fault:
     """400: the request breaks a rule of its shape or of the service."""
     return Fault(FaultBody("ValidationException", 400, message))
 
@@ -37,7 +40,7 @@ def serialization(message: str) -> Fault:
     return Fault(FaultBody("SerializationException", 400, message))
 
 
-def access_denied(message: str) -> Fault:
+def access_denied(message: str | None) -> Fault:
     """403: this caller may not do this."""
     return Fault(FaultBody("AccessDeniedException", 403, message))
 
@@ -61,16 +64,37 @@ def conflict(message: str, resource_type: str, resource_id: str) -> Fault:
     )
 
 
+def quota_exceeded(message: str, quota_code: str) -> Fault:
+    """402: the account is full."""
+    members = {"quotaCode": quota_code, "serviceCode": "lambda"}
+    return Fault(FaultBody("ServiceQuotaExceededException", 402, message, members))
+
+
 def memory_quota_exceeded() -> Fault:
     """402: all sandboxes together would exceed the memory this home may promise."""
-    return Fault(
-        FaultBody(
-            "ServiceQuotaExceededException",
-            402,
-            "The base maximum allocated memory limit has been reached for this account.",
-            {"quotaCode": MEMORY_QUOTA_CODE, "serviceCode": "lambda"},
-        )
-    )
+    message = "The base maximum allocated memory limit has been reached for this account."
+    return quota_exceeded(message, MEMORY_QUOTA_CODE)
+
+
+def throttled(quota_code: str) -> Fault:
+    """429: more calls than the account may make in a moment."""
+    members = {"quotaCode": quota_code, "serviceCode": "lambda"} if quota_code else {}
+    return Fault(FaultBody("ThrottlingException", 429, "Rate exceeded", members, retry_after_s=1))
+
+
+def invalid_parameter(message: str) -> Fault:
+    """400 of network connectors: the request breaks a rule of its shape or of the service."""
+    return Fault(FaultBody("InvalidParameterValueException", 400, message, {"Type": "User"}))
+
+
+def resource_conflict(message: str) -> Fault:
+    """409 of network connectors."""
+    return Fault(FaultBody("ResourceConflictException", 409, message, {"Type": "User"}))
+
+
+def no_such_resource(message: str) -> Fault:
+    """404 of network connectors."""
+    return Fault(FaultBody("ResourceNotFoundException", 404, message, {"Type": "User"}))
 
 
 def isolation_unavailable(message: str) -> Fault:

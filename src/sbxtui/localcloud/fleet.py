@@ -12,16 +12,20 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, Self
 
 from sbxtui.core.errors import SbxError
+from sbxtui.core.kills import FILE_NAME
 from sbxtui.core.model import SandboxState
 from sbxtui.localcloud import faults
+from sbxtui.localcloud.adoption import find_keeper
 from sbxtui.localcloud.egress.service import Egress
 from sbxtui.localcloud.endings import reason_while_alive
 from sbxtui.localcloud.golden_shelf import GoldenShelf
 from sbxtui.localcloud.idle import Clock, Due, Step, next_due
-from sbxtui.localcloud.launches import check_launch, fingerprint, new_record
+from sbxtui.localcloud.launches import check_launch, new_record
 from sbxtui.localcloud.lost import all_records
 from sbxtui.localcloud.origins import Origins
+from sbxtui.localcloud.programend import end_with_program
 from sbxtui.localcloud.records import Record
+from sbxtui.localcloud.replays import fingerprint
 from sbxtui.localcloud.snapshots import SnapshotStore
 from sbxtui.localcloud.vms import Vm
 from sbxtui.localcloud.wishes import runtime_for
@@ -69,7 +73,7 @@ class Fleet:
 
     def __init__(self, world: World, open_endpoint: OpenEndpoint, egress: Egress, snapshots: SnapshotStore) -> None:
         self.is_draining = False
-        self.origins = Origins(snapshots, self.get, world.sandbox_dir)
+        self.origins = Origins(snapshots, self.get, world.sandbox_dir, world.builds_dir)
         self._goldens = GoldenShelf(world)
         self._world = world
         self._open_endpoint = open_endpoint
@@ -104,6 +108,8 @@ class Fleet:
 
     async def until_known(self) -> None:
         """Right after a start, wait a little until the states are what keepers say and not what the disk last said."""
+        if asyncio.get_running_loop().time() >= self._known_by_s:
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._known_by_s):
                 for member in list(self._members.values()):
@@ -129,10 +135,11 @@ class Fleet:
             Fault: 404.
         """
         record = self.get(sandbox_id).record
-        if record.state_reason or record.state.is_gone:
+        folder = self._world.sandbox_dir(sandbox_id)
+        # Hardly ever is anything killed, and a thread costs more than all the rest of a call.
+        if record.state_reason or record.state.is_gone or not (folder / FILE_NAME).exists():
             return record
-        reason = await asyncio.to_thread(reason_while_alive, self._world.sandbox_dir(sandbox_id))
-        return record.with_changes(state_reason=reason)
+        return record.with_changes(state_reason=await asyncio.to_thread(reason_while_alive, folder))
 
     def records(self) -> list[Record]:
         """All sandboxes, newest first, gone ones included."""
@@ -170,6 +177,7 @@ class Fleet:
             endpoint = await self._open_endpoint(0)
             record = new_record(params, image, self._world, endpoint.port, runtime)
             try:
+                await self._egress.prepare(record)
                 await self._world.records.save(record)
             except BaseException:
                 await endpoint.close()
@@ -187,6 +195,28 @@ class Fleet:
         done, _ = await asyncio.wait({task}, timeout=SETTLE_S)
         for finished in done:
             finished.result()
+
+    async def kill_guest(self, sandbox_id: str) -> None:
+        """End the guest of a sandbox as if it had crashed: no hook is called. One that has ended is left as it is.
+
+        Raises:
+            Fault: 404.
+        """
+        keeper = await find_keeper(self._world, self.get(sandbox_id).record)
+        if keeper is not None:
+            with contextlib.suppress(SbxError):
+                await keeper.terminate(0)
+
+    async def fill_disk(self, sandbox_id: str) -> None:
+        """Have the disk of a sandbox count as full. Of one that does not run, nothing is changed.
+
+        Raises:
+            Fault: 404.
+        """
+        keeper = await find_keeper(self._world, self.get(sandbox_id).record)
+        if keeper is not None:
+            with contextlib.suppress(SbxError):
+                await keeper.fill_disk()
 
     # Inside
 
@@ -209,6 +239,7 @@ class Fleet:
             for member in self._members.values()
             if member.vm.state is not SandboxState.TERMINATED
         )
+        self._world.account.check_memory(promised, memory_mib)
         if promised + memory_mib > self._world.memory_quota_mib:
             raise faults.memory_quota_exceeded()
 
@@ -247,6 +278,7 @@ class Fleet:
             self._spawn(member, self._reopen_later(member))
         self._spawn(member, begin(member.vm))
         self._spawn(member, member.vm.watch_exit())
+        self._spawn(member, end_with_program(member.vm))
         self._spawn(member, self._keep_time(member))
         self._spawn(member, self._egress.serve(member.vm))
 

@@ -13,6 +13,10 @@ from sbxtui.localcloud.launches import managed_connector
 from sbxtui.localcloud.records import Record
 
 DEFAULT_PORT = 8080
+# What clients of a shell may name, though nothing listens there.
+SHELL_PORT = 8022
+_SHELL_PATHS = (b"/", b"/shell")
+UNAUTHENTICATED = "Request missing authentication"
 SUBPROTOCOL = b"lambda-microvms"
 _AUTHENTICATION = b"lambda-microvms.authentication."
 _PORT = b"lambda-microvms.port."
@@ -31,10 +35,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A request that may pass: the port it is for, and whether it came by the WebSocket-subprotocol form."""
+    """A request that may pass: the port it is for, whether it came by the WebSocket-subprotocol form, and when its
+    token ends. One for a shell is for no port.
+    """
 
     port: int
     used_subprotocol: bool
+    until: datetime
+    is_shell: bool = False
 
 
 def check(request: RequestHead, record: Record, keys: HomeKeys, *, now: datetime) -> Passage:
@@ -54,9 +62,11 @@ def check(request: RequestHead, record: Record, keys: HomeKeys, *, now: datetime
     if not _PORT_TEXT.fullmatch(port_text) or not 1 <= int(port_text) <= 65_535:
         raise Refused(400, "Invalid port")
     port = int(port_text)
+    if grant.is_shell:
+        return _to_shell(request, port, grant.expires_at, used_subprotocol=used_subprotocol)
     if not grant.allows_port(port) or _has_no_ingress(record):
         raise Refused(403, "Access to port denied")
-    return Passage(port, used_subprotocol)
+    return Passage(port, used_subprotocol, grant.expires_at)
 
 
 def passed_on(request: RequestHead, passage: Passage, endpoint: str, request_id: str) -> Head:
@@ -91,10 +101,18 @@ def _grant(token: bytes, record: Record, keys: HomeKeys, now: datetime) -> token
     try:
         grant = tokens.read(keys, token.decode("ascii"))
     except ValueError as exc:
-        raise Refused(403, "Request missing authentication") from exc
+        raise Refused(403, UNAUTHENTICATED) from exc
     if grant.sandbox_id != record.id or grant.expires_at <= now:
-        raise Refused(403, "Request missing authentication")
+        raise Refused(403, UNAUTHENTICATED)
     return grant
+
+
+def _to_shell(request: RequestHead, port: int, until: datetime, *, used_subprotocol: bool) -> Passage:
+    """A shell is spoken to by WebSocket, and nothing else passes with its token."""
+    path = request.target.partition(b"?")[0]
+    if not used_subprotocol or path not in _SHELL_PATHS or port not in (DEFAULT_PORT, SHELL_PORT):
+        raise Refused(502)
+    return Passage(0, used_subprotocol=True, until=until, is_shell=True)
 
 
 def _has_no_ingress(record: Record) -> bool:

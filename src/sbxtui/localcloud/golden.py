@@ -27,6 +27,7 @@ def key_of(bundle: Bundle, prepared: Mapping[str, str]) -> str:
     """What an image must have been made with to be good for this sandbox."""
     # What is each sandbox's own is renewed after the start, and does not count.
     common = replace(bundle, folder=Path("/"), uid=0, gid=0, hostname="", control_dir=Path("/"), boot_id="-")
+    common = replace(common, shown=dict.fromkeys(bundle.shown, "-"))
     made_with = [_LAYOUT, common.config(), sorted(prepared.items()), _machine()]
     return hashlib.sha256(json.dumps(made_with).encode()).hexdigest()[:32]
 

@@ -85,7 +85,7 @@ class GoldenShelf:
             if saved is not None:
                 await asyncio.to_thread(shelve, saved, trial.image_tree_parent, key)
         finally:
-            await asyncio.shield(asyncio.to_thread(_remove, trial))
+            await asyncio.shield(asyncio.to_thread(remove_trial, trial))
 
 
 def trial_of(spec: SandboxSpec, world: World) -> SandboxSpec:
@@ -108,10 +108,11 @@ def clear_trials(world: World) -> None:
             trial = SandboxSpec.from_json(file.read_text())
             # Trees may be shared by homes; these sockets are of this one.
             if trial.keeper_socket.parent == world.sockets_dir:
-                _remove(trial)
+                remove_trial(trial)
 
 
-def _remove(trial: SandboxSpec) -> None:
+def remove_trial(trial: SandboxSpec) -> None:
+    """End a sandbox that is nobody's, and remove all it had. Blocking."""
     remove_trees([trial.sandbox_dir / "saved"])
     kill_keeper(trial)
     remove_trees([trial.sandbox_dir])

@@ -24,9 +24,10 @@ from typing import Any, Literal
 from sbxtui.core.errors import SbxError
 from sbxtui.core.text import iso
 from sbxtui.localcloud.cgroups import Cgroup, folder_of
-from sbxtui.localcloud.keeper_begin import BEGINNING_FOLDERS, find_beginning, new_boot_id, rename_inside, start_from
+from sbxtui.localcloud.keeper_begin import BEGINNING_FOLDERS, find_beginning, new_boot_id, start_from
+from sbxtui.localcloud.keeper_bridge import BridgeWatch
 from sbxtui.localcloud.keeper_control import Client, Control, watch_signals
-from sbxtui.localcloud.keeper_end import EndRecord, limit_of_end, say, write_kills
+from sbxtui.localcloud.keeper_end import EndRecord, Watch, limit_of_end, say, write_kills
 from sbxtui.localcloud.keeper_freeze import Freezer, ask_to_end
 from sbxtui.localcloud.keeper_log import GuestLog
 from sbxtui.localcloud.keeper_place import (
@@ -41,18 +42,16 @@ from sbxtui.localcloud.keeper_place import (
 from sbxtui.localcloud.keeper_processes import descendants, reap_all, send_signal
 from sbxtui.localcloud.keeper_save import copy_frozen, find_saved, open_up_again, save, wait_awake
 from sbxtui.localcloud.keeper_start import Ours, guest_answers, request_of, watchdog_of
-from sbxtui.localcloud.keeper_status import KeeperFacts, status_of
+from sbxtui.localcloud.keeper_status import KeeperFacts, filled, status_of
 from sbxtui.localcloud.limits import Limits
 from sbxtui.localcloud.runtimes.base import Started
 from sbxtui.localcloud.runtimes.choose import find_runtime
 from sbxtui.localcloud.runtimes.launch import become_subreaper
 from sbxtui.localcloud.runtimes.runsc import wait_for
-from sbxtui.localcloud.sentry_watch import SentryWatch
 from sbxtui.localcloud.spec import ExitInfo, KeeperState, KeeperStatus, SandboxSpec, write_private
-from sbxtui.localcloud.watchdog import TICK_S, Watchdog
+from sbxtui.localcloud.watchdog import TICK_S
 
 _BRIDGE_TIMEOUT_S = 20.0
-_BRIDGE_POLL_S = 0.004
 _GONE_TIMEOUT_S = 10.0
 _TERMINATE_GRACE_S = 2.0
 
@@ -72,21 +71,17 @@ class Keeper:
         self._cgroup = Cgroup()
         self._started: Started | None = None
         self._freezer: Freezer | None = None
-        self._watchdog: Watchdog | SentryWatch | None = None
+        self._watchdog: Watch | None = None
         self._uid: DroppedUid | None = None
         self._kills_noted = 0
         self._end_record = EndRecord(spec)
         self._reason: Reason = ""
-        self._problem = ""
-        self._kill_at = 0.0
-        self._tick_at = 0.0
-        self._bridge_deadline = 0.0
+        self._problem = self._mark = self._boot_id = ""
+        self._kill_at = self._tick_at = self._bridge_deadline = 0.0
+        self._bridge_watch = BridgeWatch(spec.control_dir)
         self._control: Control | None = None
         self._log = GuestLog(spec.log_file, self._selector)
-        self._mark = ""
-        self._boot_id = ""
-        self._begun_from = ""
-        self._golden_key = ""
+        self._begun_from = self._golden_key = ""
 
     def run(self) -> int:
         """Start the sandbox, stay until it ended, remove what it left. Returns the exit code of the keeper itself."""
@@ -103,6 +98,7 @@ class Keeper:
             self._spec = replace(self._spec, prepared=find_beginning(self._spec).prepared)
             tree_lock = hold_tree(Path(self._spec.prepared["image_tree"]))
             self._start()
+            self._bridge_watch.begin()
         except (SbxError, OSError, KeyError) as exc:
             say(f"cannot start: {exc}")
             self._reason, self._problem = "start-failed", str(exc)
@@ -135,15 +131,13 @@ class Keeper:
         if beginning.folder is not None:
             self._mark = self._mark if is_same_boot else beginning.mark()
             open_up_again(spec, self._started, self._mark)
-        if beginning.is_another:
-            rename_inside(spec, self._started)
         self._bridge_deadline = time.monotonic() + _BRIDGE_TIMEOUT_S
 
     def _turn(self) -> None:
         """Wait for an event or what is due next, and act on either."""
         if self._state is KeeperState.STARTING:
             due_at = 0.0
-            timeout_s = _BRIDGE_POLL_S
+            timeout_s = self._bridge_watch.pause_s
         else:
             due_at = min(self._tick_at, self._kill_at or self._tick_at)
             timeout_s = max(0.0, due_at - time.monotonic())
@@ -171,7 +165,9 @@ class Keeper:
 
     def _look_for_bridge(self) -> None:
         if guest_answers(self._spec.control_dir, self._spec.agent_port):
-            self._state = KeeperState.RUNNING
+            # Not looked at at once: its guest has only begun, and nobody can have asked for a job.
+            self._state, self._tick_at = KeeperState.RUNNING, time.monotonic() + TICK_S
+            self._bridge_watch.close()
             # From here on it is another than the one that was saved.
             remove_trees([self._spec.sandbox_dir / name for name in BEGINNING_FOLDERS])
             self._tell_ready({"ready": True})
@@ -265,10 +261,11 @@ class Keeper:
                 return self._thaw()
             case "copy":
                 return self._copy(Path(request["to"]))
-            case "terminate":
-                self._terminate(float(request.get("grace_s", _TERMINATE_GRACE_S)))
-                return None
-            case "wait":
+            case "fill":
+                return filled(self._watchdog)
+            case "terminate" | "wait" as operation:
+                if operation == "terminate":
+                    self._terminate(float(request.get("grace_s", _TERMINATE_GRACE_S)))
                 return None
             case _:
                 return {"error": "no such operation"}
@@ -360,25 +357,31 @@ class Keeper:
 
 def main(argv: list[str]) -> int:
     """Detach and keep. The starting process returns at once; what follows is told by READY_FD, log and `exit.json`."""
-    if len(argv) not in (2, 3):
-        sys.stderr.write("usage: python -m sbxtui.localcloud.keeper SPEC_FILE [READY_FD]\n")
-        return 2
-    spec = SandboxSpec.from_json(Path(argv[1]).read_text())
-    spec.check()
-    if os.fork():
-        return 0
-    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        os._exit(keep(Path(argv[1]).absolute(), int(argv[2]) if len(argv) > 2 else -1))
+    return 0
+
+
+def keep(spec_file: Path, ready_fd: int) -> int:
+    """What a keeper does, in a process of one thread, with a session of its own, that is nothing else; its exit code.
+
+    Args:
+        spec_file: The sandbox.
+        ready_fd: As READY_FD; -1 for nobody.
+    """
     os.chdir("/")
     os.umask(0o077)
     os.environ.clear()
-    code = 1
     try:
-        code = _keep(spec, int(argv[2]) if len(argv) == 3 else -1)
+        spec = SandboxSpec.from_json(spec_file.read_text())
+        spec.check()
+        return _keep(spec, ready_fd)
     except Exception:  # noqa: BLE001 - a process boundary: its sandbox must not end without a word
         import traceback
 
         say(f"keeper failed:\n{traceback.format_exc()}")
-    os._exit(code)
+        return 1
 
 
 def _keep(spec: SandboxSpec, ready_fd: int) -> int:

@@ -10,20 +10,17 @@ from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable
 from sbxtui.localcloud.copies import COPY_FOLDER, FILES, find_copy, take_files
+from sbxtui.localcloud.golden import find_golden, is_refused, key_of, refuse
 from sbxtui.localcloud.keeper_end import say
 from sbxtui.localcloud.keeper_save import find_saved
 from sbxtui.localcloud.runtimes.base import Runtime, Started, StartRequest
 from sbxtui.localcloud.runtimes.gvisor import bundle_of
-from sbxtui.localcloud.runtimes.runsc import CONTAINER, wait_for
 from sbxtui.localcloud.spec import SandboxSpec
 
 # In front of the mark of a restore: what goes on there is another sandbox from now on.
 _OTHER = "other "
 # Used up once it runs.
 BEGINNING_FOLDERS = ("saved", COPY_FOLDER)
-_RENAME_TIMEOUT_S = 10.0
-_HOSTNAME = "/usr/bin/hostname"
-_SET_NAME = "import _socket, sys; _socket.sethostname(sys.argv[1])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +80,6 @@ def start_from(runtime: Runtime, request: StartRequest, beginning: Beginning) ->
 
 
 def _start_golden(runtime: Runtime, request: StartRequest, beginning: Beginning) -> tuple[Started, Beginning]:
-    # Imported here: other keepers need no hashes, and start faster.
-    from sbxtui.localcloud.golden import find_golden, is_refused, key_of, refuse
-
     prepared, images_dir = request.spec.prepared, request.spec.image_tree_parent
     key = key_of(bundle_of(request), prepared)
     golden = find_golden(images_dir, key)
@@ -99,18 +93,3 @@ def _start_golden(runtime: Runtime, request: StartRequest, beginning: Beginning)
         refuse(images_dir, key)
         return runtime.start(request), beginning
     return started, Beginning("golden", prepared, golden.folder, key)
-
-
-def rename_inside(spec: SandboxSpec, started: Started) -> None:
-    """Give a sandbox that was another its own host name, as nobody in it may.
-
-    Raises:
-        RuntimeUnavailable: It has the other's still.
-    """
-    assert started.kernel is not None
-    runsc = started.kernel.runsc
-    # The system's program does it in a fifth of the time.
-    program = [_HOSTNAME] if Path(_HOSTNAME).exists() else [spec.prepared["python"], "-I", "-S", "-c", _SET_NAME]
-    words = ("exec", "--cap=CAP_SYS_ADMIN", "--user=0:0", "--cwd=/", CONTAINER, *program, spec.hostname)
-    if code := wait_for(runsc.spawn(*words), _RENAME_TIMEOUT_S):
-        raise RuntimeUnavailable(f"its host name could not be set: runsc exec ended with {code}")

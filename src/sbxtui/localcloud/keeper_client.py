@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,10 +15,13 @@ from typing import Any
 
 from sbxtui.core.errors import Conflict, GuestUnreachable, RuntimeUnavailable, SbxError
 from sbxtui.core.text import harmless
+from sbxtui.localcloud.cgroups import expect_joining
 from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.imagetree import ensure_image_tree
 from sbxtui.localcloud.keeper_kill import kill_keeper
 from sbxtui.localcloud.keeper_start import open_bridge
+from sbxtui.localcloud.nursery import Nursery
+from sbxtui.localcloud.runtimes.base_python import interpreter_in
 from sbxtui.localcloud.runtimes.choose import choose_runtime
 from sbxtui.localcloud.runtimes.gvisor_choice import digest_of
 from sbxtui.localcloud.runtimes.interpreter import choose_interpreter
@@ -80,6 +82,10 @@ class KeeperClient:
             The copy's kind.
         """
         return str((await self._call({"op": "copy", "to": str(target)}, timeout_s=COPY_TIMEOUT_S))["kind"])
+
+    async def fill_disk(self) -> None:
+        """Have the sandbox's disk count as full, until the sandbox is saved or ends."""
+        await self._call({"op": "fill"})
 
     async def terminate(self, grace_s: float = 2.0) -> ExitInfo:
         """End the sandbox and remove all it had but `exit.json` and `keeper.log`; returns when that is done.
@@ -142,6 +148,8 @@ async def start_keeper(spec: SandboxSpec) -> KeeperClient:
             cause, the details the log's tail. Nothing is left running.
     """
     spec.check()
+    # Meanwhile, and nobody waits for it.
+    asyncio.get_running_loop().run_in_executor(None, expect_joining)
     prepared = await asyncio.to_thread(prepare, spec)
     try:
         line = await _first_words(prepared)
@@ -237,6 +245,10 @@ def prepare(spec: SandboxSpec) -> SandboxSpec:
     choice = choose_runtime(spec.runtime, parent)
     drops_uid = os.geteuid() == 0 and choice.runtime.needs_dropped_uid
     has_own_kernel = choice.runtime.has_own_kernel
+    if spec.base_dir is not None:
+        interpreter = interpreter_in(spec.base_dir, parent)
+    else:
+        interpreter = choose_interpreter(parent, is_uid_dropped=drops_uid)
     return replace(
         spec,
         prepared={
@@ -245,50 +257,32 @@ def prepare(spec: SandboxSpec) -> SandboxSpec:
             **({"program_sha256": digest_of(Path(choice.probe.path))} if has_own_kernel else {}),
             **choice.probe.how,
             "host_python": str(Path(sys.executable).resolve()),
-            **choose_interpreter(parent, is_uid_dropped=drops_uid).to_map(),
+            **interpreter.to_map(),
+            **({"base": str(spec.base_dir)} if spec.base_dir is not None else {}),
         },
     )
 
 
 def _spawn(spec: SandboxSpec, ready_fd: int) -> None:
-    """Run the keeper's program; it detaches and returns at once. Closes `ready_fd`.
+    """Have a keeper forked, which detaches at once. Closes `ready_fd`.
 
     Raises:
-        TimeoutError: It does not return.
+        TimeoutError: Nobody takes the order.
         OSError: It cannot be started.
     """
     log_fd = -1
-    package_parent = str(Path(__file__).parents[2])
     try:
         spec.sandbox_dir.mkdir(parents=True, exist_ok=True)
         write_private(spec.spec_file, spec.to_json())
         log_fd = os.open(spec.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        # Without `site`: a keeper needs the standard library and this package, and starts in half the time.
-        subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _KEEPER_CODE, package_parent, str(spec.spec_file), str(ready_fd)],
-            stdin=subprocess.DEVNULL,
-            stdout=log_fd,
-            stderr=log_fd,
-            env={"PATH": os.defpath, "LANG": "C.UTF-8"},
-            cwd="/",
-            pass_fds=[ready_fd],
-            timeout=START_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as exc:
-        raise TimeoutError(f"the keeper's program did not detach within {START_TIMEOUT_S:g} s") from exc
+        _nursery.order(spec.spec_file, ready_fd, log_fd, timeout_s=START_TIMEOUT_S)
     finally:
         os.close(ready_fd)
         if log_fd >= 0:
             os.close(log_fd)
 
 
-_KEEPER_CODE = """\
-import sys
-sys.path.insert(0, sys.argv.pop(1))
-from sbxtui.localcloud.keeper import main
-raise SystemExit(main(sys.argv))
-"""
+_nursery = Nursery()
 
 
 def _start_failure(spec: SandboxSpec, cause: str) -> RuntimeUnavailable:

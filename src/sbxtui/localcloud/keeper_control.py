@@ -135,14 +135,17 @@ def listen_private(path: Path) -> socket.socket:
 
 
 def watch_signals(selector: selectors.BaseSelector, on_terminate: Callable[[], None]) -> None:
-    """Let SIGTERM end the sandbox and the end of a child wake the selector; hang-ups and interrupts are not for us."""
+    """Let SIGTERM end the sandbox, and the end of a child or a name in a watched folder wake the selector; hang-ups and
+    interrupts are not for us.
+    """
     wakeup_read, wakeup_write = os.pipe()
     for descriptor in (wakeup_read, wakeup_write):
         os.set_blocking(descriptor, False)
     signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGCHLD, signal.SIGIO):
+        signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: on_terminate())
 
     def drain() -> None:

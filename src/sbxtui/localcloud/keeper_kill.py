@@ -6,13 +6,20 @@ import contextlib
 import os
 import select
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
-from sbxtui.localcloud.keeper_processes import descendants, read_process, send_signal
+from sbxtui.localcloud.keeper_processes import (
+    KEEPER_MODULE,
+    command_words,
+    descendants,
+    pids_called,
+    read_process,
+    send_signal,
+)
 from sbxtui.localcloud.keeper_sweep import sweep_one
 from sbxtui.localcloud.spec import SandboxSpec
 
-KEEPER_MODULE = "sbxtui.localcloud.keeper"
 _GONE_TIMEOUT_MS = 5000
 
 
@@ -21,27 +28,27 @@ def kill_keeper(spec: SandboxSpec) -> None:
 
     Without such a keeper, only what one left is removed.
     """
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and _is_keeper(folder, spec):
-            _kill(int(folder.name), folder, spec)
+    for pid in pids_called(lambda words: _is_keeper_of(words, spec)):
+        _kill(pid, spec)
     sweep_one(spec)
 
 
-def _is_keeper(folder: Path, spec: SandboxSpec) -> bool:
-    try:
-        words = (folder / "cmdline").read_bytes().split(b"\0")
-        is_ours = folder.stat().st_uid == os.geteuid()
-    except OSError:
-        return False
-    return is_ours and os.fsencode(spec.spec_file) in words and any(KEEPER_MODULE.encode() in word for word in words)
+def _is_keeper_of(words: Sequence[bytes], spec: SandboxSpec) -> bool:
+    return os.fsencode(spec.spec_file) in words and any(KEEPER_MODULE.encode() in word for word in words)
 
 
-def _kill(pid: int, folder: Path, spec: SandboxSpec) -> None:
+def _is_ours(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
+    return False
+
+
+def _kill(pid: int, spec: SandboxSpec) -> None:
     with contextlib.suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
             # Looked at again now that the number cannot be another's unnoticed.
-            if not _is_keeper(folder, spec):
+            if not (_is_ours(pid) and _is_keeper_of(command_words(pid), spec)):
                 return
             below = descendants(pid)
             signal.pidfd_send_signal(handle, signal.SIGKILL)

@@ -11,10 +11,11 @@ import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable
-from sbxtui.localcloud.meminfo import MemInfo, file_of
+from sbxtui.localcloud.shown import ShownUse
 from sbxtui.localcloud.spec import SandboxSpec
 from sbxtui.localcloud.treewalk import open_up
 
@@ -24,8 +25,9 @@ _UID_COUNT = 0x0FF0_0000
 _UID_TRIES = 1000
 _LOCK_TIMEOUT_S = 1.0
 GUEST_FOLDERS = ("work", "home", "tmp")
-# What a sandbox is started from: by runsc, with the files that are written inside, or to go on.
-RUNTIME_FOLDERS = ("gvisor", "saved", "copied")
+# What a sandbox is started from: by runsc, with the files that are written inside, or to go on; and what it is shown.
+RUNTIME_FOLDERS = ("gvisor", "microvm", "saved", "copied", "shown")
+_FEW_FILES = 64
 
 
 @dataclass(slots=True)
@@ -108,8 +110,10 @@ def make_folders(spec: SandboxSpec, uid: int | None) -> None:
         folder.chmod(0o700)
         if uid is not None:
             _give(folder, uid)
+    if uid is not None:
+        for folder in {folder.parent: folder for folder in folders}.values():
             _open_way(folder)
-    MemInfo.of(spec).make()
+    ShownUse.of(spec).make()
 
 
 def _give(folder: Path, uid: int) -> None:
@@ -138,7 +142,7 @@ def _open_way(folder: Path) -> None:
 
 def remove_trees(paths: Sequence[Path]) -> None:
     """Remove folders a guest wrote: links are not followed, depth does not matter, folders without rights neither."""
-    present = [str(path) for path in paths if os.path.lexists(path)]
+    present = [str(path) for path in paths if not _is_simply_removed(path)]
     if not present:
         return
     if run_program(["/bin/rm", "-rf", "--", *present]) != 0:
@@ -147,15 +151,41 @@ def remove_trees(paths: Sequence[Path]) -> None:
         run_program(["/bin/rm", "-rf", "--", *present])
 
 
+def _is_simply_removed(path: Path) -> bool:
+    """Whether nothing is there any more: a file or a folder of few files goes sooner than a program starts."""
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        folder = -1
+    try:
+        if folder < 0:
+            path.unlink()
+            return True
+        with os.scandir(folder) as entries:
+            # Of a folder of millions no more than tells that.
+            names = [entry.name for entry in islice(entries, _FEW_FILES + 1)]
+        if len(names) > _FEW_FILES:
+            return False
+        for name in names:
+            os.unlink(name, dir_fd=folder)
+        path.rmdir()
+    except OSError:
+        return False
+    finally:
+        if folder >= 0:
+            os.close(folder)
+    return True
+
+
 def remove_remains(spec: SandboxSpec, *, keeps_saved: bool = False) -> None:
     """Everything of an ended sandbox but `exit.json`, `keeper.log`, the lock and, if told so, what is saved."""
-    state_dir = spec.control_dir.with_name(spec.control_dir.name + ".r")
     folders = [spec.sandbox_dir / name for name in (*GUEST_FOLDERS, *RUNTIME_FOLDERS)]
     folders = [folder for folder in folders if not keeps_saved or folder.name != "saved"]
-    remove_trees([*folders, spec.control_dir, state_dir])
+    remove_trees([*folders, spec.control_dir, spec.kernel_dir])
     spec.keeper_socket.unlink(missing_ok=True)
     spec.spec_file.unlink(missing_ok=True)
-    file_of(spec).unlink(missing_ok=True)
 
 
 def run_program(command: list[str]) -> int:

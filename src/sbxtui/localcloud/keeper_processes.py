@@ -6,10 +6,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+# In the command line of every keeper.
+KEEPER_MODULE = "sbxtui.localcloud.keeper"
 # Parts of the command line by which the guest's own programs are told from jobs. A job that fakes one only outlives its
 # siblings: when nothing else is left to kill, the whole sandbox is.
 _GUEST_MARKS = (b"sbxguest", b"sbxboot")
@@ -101,11 +103,22 @@ def guest_pids(processes: dict[int, Process], boot: int) -> set[int]:
 
 
 def _is_marked(pid: int) -> bool:
+    return any(mark in word for word in command_words(pid) for mark in _GUEST_MARKS)
+
+
+def command_words(pid: int) -> list[bytes]:
+    """The command line of a process; none if it is gone or hidden."""
     try:
-        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
-        return False
-    return any(mark in line for mark in _GUEST_MARKS)
+        return []
+
+
+def pids_called(is_meant: Callable[[Sequence[bytes]], bool]) -> Iterator[int]:
+    """Processes of this machine whose command line is meant. A number may be another's by the time it is used."""
+    for name in os.listdir("/proc"):  # noqa: PTH208 - there may be thousands
+        if name.isdecimal() and is_meant(command_words(int(name))):
+            yield int(name)
 
 
 def resident_bytes(pid: int) -> int:

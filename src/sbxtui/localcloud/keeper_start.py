@@ -13,10 +13,10 @@ from pathlib import Path
 from sbxtui.localcloud.cgroups import Cgroup
 from sbxtui.localcloud.keeper_place import GUEST_FOLDERS
 from sbxtui.localcloud.limits import MIB, Limits
-from sbxtui.localcloud.meminfo import MemInfo
 from sbxtui.localcloud.runtimes.base import Runtime, Started, StartRequest, job_path
 from sbxtui.localcloud.runtimes.process import free_ports
 from sbxtui.localcloud.sentry_watch import SentryWatch
+from sbxtui.localcloud.shown import ShownUse
 from sbxtui.localcloud.spec import SandboxSpec
 from sbxtui.localcloud.watchdog import Watchdog, Watched
 
@@ -61,7 +61,7 @@ def guest_env(spec: SandboxSpec, runtime: Runtime, limits: Limits, ports: Mappin
         "HOME": "/home/sandbox",
         "USER": "sandbox",
         "LOGNAME": "sandbox",
-        "SHELL": "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh",
+        "SHELL": "/bin/bash" if Path(f"{spec.prepared.get('base', '')}/bin/bash").exists() else "/bin/sh",
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",
     }
@@ -74,8 +74,7 @@ def guest_env(spec: SandboxSpec, runtime: Runtime, limits: Limits, ports: Mappin
             "AGENTD_BIND": "127.0.0.1",
             "SBX_BRIDGE_MAP": ",".join(f"{named}={real}" for named, real in ports.items()),
         }
-    env |= spec.env
-    env |= runtime.guest_env()
+    env |= {**spec.env, **_libraries(spec), **runtime.guest_env()}
     env |= {
         "AGENTD_PORT": str(ports.get(spec.agent_port, spec.agent_port)),
         "AGENTD_HOOK_PORT": str(ports.get(spec.hook_port, spec.hook_port)),
@@ -96,20 +95,26 @@ def guest_env(spec: SandboxSpec, runtime: Runtime, limits: Limits, ports: Mappin
     return env
 
 
+def _libraries(spec: SandboxSpec) -> dict[str, str]:
+    """What the guest's Python needs where it was brought along; jobs get an environment of their own."""
+    folder = spec.prepared.get("python_libraries")
+    return {"LD_LIBRARY_PATH": folder} if folder else {}
+
+
 def watchdog_of(started: Started, request: StartRequest, *, kill_sandbox: Callable[[], None]) -> Watchdog | SentryWatch:
     """Who keeps the sandbox within its limits."""
     spec = request.spec
     if started.kernel is not None:
-        return SentryWatch(started.kernel, request.limits, spec.control_dir, kill_sandbox)
+        return SentryWatch(started.kernel, request.limits, spec.control_dir, kill_sandbox, ShownUse.of(spec))
     watched = Watched(
         root=started.root_pid,
         boot=started.boot_pid,
-        limits=request.limits,
+        limits=started.host_limits or request.limits,
         cgroup=request.cgroup,
         tmpfs_dirs=started.tmpfs_dirs,
         disk_dirs=tuple(spec.sandbox_dir / name for name in GUEST_FOLDERS),
         control_dir=spec.control_dir,
-        meminfo=MemInfo.of(spec),
+        shown=ShownUse.of(spec),
     )
     return Watchdog(watched, kill_sandbox=kill_sandbox)
 

@@ -44,6 +44,14 @@ def status_of(
     )
 
 
+def filled(watchdog: Watch | None) -> dict[str, str]:
+    """The answer to who wants the sandbox's disk full."""
+    if watchdog is None:
+        return {"error": "the sandbox does not run"}
+    watchdog.fill_disk()
+    return {}
+
+
 def limit_words(limits: Limits, cgroup: Cgroup, runtime: Runtime) -> dict[str, str]:
     """What enforces each limit here, for people."""
     if runtime.has_own_kernel:
@@ -51,6 +59,9 @@ def limit_words(limits: Limits, cgroup: Cgroup, runtime: Runtime) -> dict[str, s
         memory = "watchdog inside" + (", cgroup above it" if "memory" in cgroup.dirs else ", the host's above it")
         cpu = "cgroup" if "cpu" in cgroup.dirs else "affinity"
         return {"memory": memory, "pids": pids, "cpu": cpu, "disk": "watchdog", "tmpfs": "size of the mount"}
+    if runtime.id == "microvm":
+        machine = "its virtual machine"
+        return {"memory": machine, "pids": "rlimit", "cpu": machine, "disk": "quota", "tmpfs": "size of the mount"}
     pids = "rlimit and watchdog" if runtime.has_own_network else "watchdog"
     quota_cpus = len(os.sched_getaffinity(0))
     return {

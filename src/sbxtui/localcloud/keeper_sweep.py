@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from sbxtui.core.text import iso
 from sbxtui.localcloud import cgroups
 from sbxtui.localcloud.imagetree import prune_image_trees
 from sbxtui.localcloud.keeper_place import lock_keeper, remove_remains
+from sbxtui.localcloud.keeper_processes import pids_called, send_signal
 from sbxtui.localcloud.keeper_save import find_saved
 from sbxtui.localcloud.spec import SandboxSpec, write_private
 
@@ -59,6 +61,7 @@ def sweep_one(spec: SandboxSpec) -> bool:
             with contextlib.suppress(OSError):
                 os.utime(saved.prepared["image_tree"])
             return False
+        _end_kernel(spec)
         if not spec.exit_file.exists():
             record = {"exit_code": _KILLED_CODE, "signal": 9, "reason": "keeper-died", "at": iso(datetime.now(UTC))}
             write_private(spec.exit_file, json.dumps(record))
@@ -67,6 +70,14 @@ def sweep_one(spec: SandboxSpec) -> bool:
         spec.lock_file.unlink(missing_ok=True)
         os.close(lock)
     return True
+
+
+def _end_kernel(spec: SandboxSpec) -> None:
+    """End gVisor's processes, of which nobody is left who would, and which no control group may hold."""
+    if not spec.kernel_dir.exists():
+        return
+    mark = f"--root={spec.kernel_dir}".encode()
+    send_signal(pids_called(lambda words: mark in words), signal.SIGKILL)
 
 
 def _end_group(folder: str, name: str) -> None:

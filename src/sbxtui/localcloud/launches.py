@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,8 +9,9 @@ from typing import Any
 
 from sbxtui.core.model import SandboxState
 from sbxtui.localcloud import faults
-from sbxtui.localcloud.catalog import IMAGE_VERSION, CatalogImage
+from sbxtui.localcloud.catalog import CatalogImage
 from sbxtui.localcloud.records import IdleRule, Record
+from sbxtui.localcloud.replays import fingerprint
 from sbxtui.localcloud.world import World
 
 MANAGED_CONNECTORS = ("ALL_INGRESS", "HTTP_INGRESS", "NO_INGRESS", "SHELL_INGRESS", "INTERNET_EGRESS")
@@ -25,22 +24,35 @@ def check_launch(params: Mapping[str, Any], world: World) -> CatalogImage:
         Fault: In the order the service checks: ARN, image, payload, logging, connectors.
     """
     image = world.catalog.for_launch(params["imageIdentifier"], params.get("imageVersion"))
-    logging = params.get("logging", {})
-    if "cloudWatch" in logging:
-        if "executionRoleArn" not in params:
-            raise faults.validation("Logging cannot be enabled without providing executionRoleArn")
-        raise faults.validation(
-            "The local cloud sends no logs to CloudWatch; leave `logging` out or set it to disabled"
-        )
+    if params.get("runHookPayload") and image.program is not None and "run" not in image.program.hooks:
+        raise faults.validation("The run hook must be enabled in the MicroVM image to pass the run hook payload")
+    if "cloudWatch" in params.get("logging", {}) and "executionRoleArn" not in params:
+        raise faults.validation("Logging cannot be enabled without providing executionRoleArn")
     if "kmsKeyIdentifier" in params:
         raise faults.validation("The local cloud encrypts nothing with KMS keys; leave `kmsKeyIdentifier` out")
     for arn in params.get("ingressNetworkConnectors", ()):
-        if _connector_name(arn, "INGRESS") == "SHELL_INGRESS":
-            raise faults.validation("The local cloud has no shell ingress; leave SHELL_INGRESS out")
-    for arn in params.get("egressNetworkConnectors", ()):
-        _connector_name(arn, "EGRESS")
-        raise faults.validation("The local cloud gives sandboxes no network; leave `egressNetworkConnectors` out")
+        if managed_name(arn, "INGRESS") is None:
+            raise faults.validation(f"The network connector {arn} is no ingress connector")
+    egress = params.get("egressNetworkConnectors", ())
+    if len(egress) > 1:
+        raise faults.validation("At most one egress network connector can be given")
+    for arn in egress:
+        if managed_name(arn, "EGRESS") is None:
+            world.check_egress(arn)
     return image
+
+
+def check_build_egress(arn: str) -> None:
+    """Refuse an egress that no build here can be meant to have.
+
+    The internet is what the platform's builds have anyhow, so that naming it changes nothing: a build here has no
+    network either way, and its log says so.
+
+    Raises:
+        Fault: 400.
+    """
+    if managed_name(arn, "EGRESS") is None:
+        raise faults.validation("The local cloud builds without a network; leave connectors of the account out")
 
 
 def new_record(
@@ -48,13 +60,14 @@ def new_record(
 ) -> Record:
     """A fresh PENDING sandbox."""
     idle = params.get("idlePolicy")
+    logs = params.get("logging", {}).get("cloudWatch", {})
     base = image.made_of or image
     return Record(
         id=f"microvm-{uuid.uuid4()}",
         state=SandboxState.PENDING,
         image_name=base.name,
         image_arn=base.arn,
-        image_version=IMAGE_VERSION,
+        image_version=base.version,
         memory_mib=image.memory_mib,
         runtime=image.runtime or runtime,
         endpoint_port=endpoint_port,
@@ -66,16 +79,14 @@ def new_record(
         and IdleRule(idle["maxIdleDurationSeconds"], idle["suspendedDurationSeconds"], idle["autoResumeEnabled"]),
         max_duration_s=params.get("maximumDurationInSeconds", world.default_max_duration_s),
         execution_role_arn=params.get("executionRoleArn", ""),
-        origin=image.name if image.made_of else "",
+        origin=image.name if image.made_of else image.origin,
+        program=base.program,
+        log_group=logs.get("logGroup", ""),
+        log_stream=logs.get("logStream", ""),
+        egress_connectors=tuple(params.get("egressNetworkConnectors", ())),
         ingress_connectors=tuple(params.get("ingressNetworkConnectors", ()))
         or (managed_connector(world.catalog.region, "HTTP_INGRESS"),),
     )
-
-
-def fingerprint(params: Mapping[str, Any]) -> str:
-    """Equal for launches that ask for the same; the client token is not part of what is asked for."""
-    asked = {name: value for name, value in params.items() if name != "clientToken"}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def managed_connector(region: str, name: str) -> str:
@@ -83,13 +94,17 @@ def managed_connector(region: str, name: str) -> str:
     return f"arn:aws:lambda:{region}:aws:network-connector:aws-network-connector:{name}"
 
 
-def _connector_name(arn: str, direction: str) -> str:
+def managed_name(arn: str, direction: str) -> str | None:
+    """The name of one of the platform's own connectors; None: the ARN is of a connector of the account.
+
+    Raises:
+        Fault: 400, it is neither.
+    """
     parts = arn.split(":")
     if len(parts) < 7 or parts[0] != "arn" or parts[5] != "network-connector":
         raise faults.validation(f"Malformed network connector ARN: {arn}")
-    name = parts[-1]
-    if parts[4] == "aws" and (name not in MANAGED_CONNECTORS or not name.endswith(direction)):
-        raise faults.validation(f"Unrecognized managed network connector ARN: {arn}")
     if parts[4] != "aws":
-        raise faults.validation(f"The local cloud has no network connector {arn}")
-    return name
+        return None
+    if parts[-1] not in MANAGED_CONNECTORS or not parts[-1].endswith(direction):
+        raise faults.validation(f"Unrecognized managed network connector ARN: {arn}")
+    return parts[-1]

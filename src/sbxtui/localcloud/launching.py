@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from sbxtui.core.errors import SbxError
+from sbxtui.core.errors import RuntimeUnavailable, SbxError
 from sbxtui.core.text import harmless_line
 from sbxtui.localcloud import catalog
 from sbxtui.localcloud.faults import Fault
+from sbxtui.localcloud.guestcalls import GuestRefused
 from sbxtui.localcloud.hooks import HookOutcome, call_hook, wait_healthy
 from sbxtui.localcloud.keeper_client import KeeperClient
+from sbxtui.localcloud.lifecycle import call_lifecycle_hook
+from sbxtui.localcloud.program import GUEST_HOOK_PORT, GUEST_PORT
+from sbxtui.localcloud.programs import start_program
 from sbxtui.localcloud.records import Record
 
 HEALTHY_TIMEOUT_S = 60.0
@@ -26,15 +30,27 @@ async def nothing_to_populate(record: Record) -> None:
 
 
 async def greet(keeper: KeeperClient, record: Record) -> HookOutcome:
-    """Wait for the guest and call its run hook.
+    """Wait for the guest, start the program of the image where it has one, and call the run hook.
 
     Raises:
         TimeoutError: It does not answer its health check.
+        SbxError: The program cannot be started.
     """
+    program = record.program
+    has_program = program is not None and program.argv
     async with asyncio.timeout(HEALTHY_TIMEOUT_S):
-        await wait_healthy(keeper.dial, catalog.AGENT_PORT)
-    payload = {"microvmId": record.id, "runHookPayload": record.payload}
-    return await call_hook(keeper.dial, catalog.HOOK_PORT, "run", timeout_s=catalog.RUN_TIMEOUT_S, payload=payload)
+        await wait_healthy(keeper.dial, GUEST_PORT if has_program else catalog.AGENT_PORT)
+    if program is None or not has_program:
+        return await call_lifecycle_hook(keeper.dial, record, "run")
+    guest = await call_hook(
+        keeper.dial, GUEST_HOOK_PORT, "run", timeout_s=catalog.RUN_TIMEOUT_S, payload={"microvmId": record.id}
+    )
+    try:
+        if guest.is_ok:
+            await start_program(keeper.dial, program)
+    except GuestRefused as exc:
+        raise RuntimeUnavailable(f"The main process could not be started: {exc}") from exc
+    return await call_lifecycle_hook(keeper.dial, record, "run")
 
 
 def launch_problem(exc: SbxError | Fault | OSError) -> str:
@@ -43,7 +59,7 @@ def launch_problem(exc: SbxError | Fault | OSError) -> str:
         case SbxError():
             return harmless_line(exc.message)
         case Fault():
-            return harmless_line(exc.body.message)
+            return harmless_line(exc.body.message or exc.body.code)
         case TimeoutError():
             return f"The guest did not answer its health check within {HEALTHY_TIMEOUT_S:g} s."
         case OSError():

@@ -6,7 +6,6 @@ it forget what has ended. A home that is removed ends it, too.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -20,7 +19,6 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,28 +29,25 @@ from sbxtui.core.errors import SbxError
 from sbxtui.home import private_dir
 from sbxtui.identity import own_identity
 from sbxtui.localcloud import cgroups
+from sbxtui.localcloud.account import ACCOUNT_ID, REGION
 from sbxtui.localcloud.ca import server_context
-from sbxtui.localcloud.catalog import Catalog
 from sbxtui.localcloud.egress.keeping import SecretKeeping
 from sbxtui.localcloud.egress.policies import PolicyStore
 from sbxtui.localcloud.egress.routes import NetworkApi
 from sbxtui.localcloud.egress.service import Egress
 from sbxtui.localcloud.egress.vault import Vault
 from sbxtui.localcloud.endpoints import EndpointFactory
-from sbxtui.localcloud.extensions import Extensions
 from sbxtui.localcloud.fleet import Fleet
-from sbxtui.localcloud.found import CloudFile, remember_port, remembered_port
+from sbxtui.localcloud.found import remember_port, remembered_port
 from sbxtui.localcloud.golden_shelf import clear_trials
 from sbxtui.localcloud.homelock import HomeLock, hold_home
 from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.keys import HomeKeys, load_or_make_keys
-from sbxtui.localcloud.logsapi import LogsApi
-from sbxtui.localcloud.origins import with_copies
-from sbxtui.localcloud.records import RecordStore
-from sbxtui.localcloud.routes import Api
+from sbxtui.localcloud.options import Options, parse_options
 from sbxtui.localcloud.runtimes.choose import Choice, choose_runtime
 from sbxtui.localcloud.runtimes.gvisor_probe import build_age
 from sbxtui.localcloud.server import App
+from sbxtui.localcloud.shop import Shop
 from sbxtui.localcloud.sigv4 import Verifier
 from sbxtui.localcloud.snapshot_routes import PREFIX as SNAPSHOTS
 from sbxtui.localcloud.snapshot_routes import SnapshotApi
@@ -61,41 +56,11 @@ from sbxtui.localcloud.world import World
 
 log = logging.getLogger(__name__)
 
-REGION = "local-1"
-ACCOUNT_ID = "000000000000"
 GRACEFUL_S = 3
 MAX_DURATION_S = 28_800
 # Two descriptors a relayed connection; the usual 1024 would end at a few busy sandboxes.
 OPEN_FILES = 16_384
-# Memory is a limit of each sandbox, not a reservation; most use a small part of it.
-MEMORY_OVERCOMMIT = 4
 _LOG_BYTES = 5 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The command line."""
-
-    home: Path
-    trees: Path
-    sockets: Path
-    logs: Path
-    port: int
-    time_scale: float
-    exit_when_idle_s: float
-    memory_quota_mib: int
-    runtime: str
-    is_conformant: bool
-
-    @property
-    def local_dir(self) -> Path:
-        """The local cloud's own folder."""
-        return self.home / "local"
-
-    @property
-    def cloud_file(self) -> CloudFile:
-        """Tells faces where this process serves."""
-        return CloudFile(self.local_dir / "cloud.json", self.sockets / "cloud.json")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 at an orderly end, also when another process of the home serves already; 1 with a line on stderr otherwise.
     """
-    options = _parse(sys.argv[1:] if argv is None else argv)
+    options = parse_options(sys.argv[1:] if argv is None else argv)
     # What a person exported for AWS must never reach a sandbox or steer botocore here.
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
@@ -139,39 +104,6 @@ def _make_own(directory: Path) -> None:
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o066:
             return
     private_dir(directory)
-
-
-def _parse(argv: Sequence[str]) -> Options:
-    parser = argparse.ArgumentParser(prog="python -m sbxtui.localcloud", description=__doc__)
-    parser.add_argument("--home", type=Path, required=True, help="the home's state folder")
-    parser.add_argument("--trees", type=Path, required=True, help="where sandboxes keep their files")
-    parser.add_argument("--sockets", type=Path, required=True, help="a short folder for unix sockets")
-    parser.add_argument("--logs", type=Path, required=True)
-    parser.add_argument("--port", type=int, default=0, help="of the API; 0: as before, else any free one")
-    parser.add_argument("--time-scale", type=float, default=1.0, help="divides every lifecycle window")
-    parser.add_argument("--exit-when-idle", type=float, default=600.0, metavar="S", help="seconds; 0: never")
-    parser.add_argument(
-        "--memory-quota-mib", type=int, default=0, help="of all sandboxes; 0: four times this machine's"
-    )
-    parser.add_argument("--conformance", action="store_true", help="cap every sandbox at the platform's 8 hours")
-    parser.add_argument(
-        "--runtime", default="", help="isolation runtime, or isolation>=ID; empty: the strongest that works"
-    )
-    found = parser.parse_args(argv)
-    if not found.time_scale > 0:
-        parser.error("--time-scale must be greater than 0")
-    return Options(
-        home=found.home.absolute(),
-        trees=found.trees.absolute(),
-        sockets=found.sockets.absolute(),
-        logs=found.logs.absolute(),
-        port=found.port,
-        time_scale=found.time_scale,
-        exit_when_idle_s=found.exit_when_idle,
-        memory_quota_mib=found.memory_quota_mib or _machine_memory_mib() * MEMORY_OVERCOMMIT,
-        runtime=found.runtime,
-        is_conformant=found.conformance,
-    )
 
 
 class _Server(uvicorn.Server):
@@ -220,17 +152,18 @@ async def _serve(options: Options, lock: HomeLock) -> None:
     snapshots = _snapshots(options)
     await asyncio.to_thread(snapshots.sweep)
     await asyncio.to_thread(sweep, options.trees, options.sockets)
-    world = _world(options, keys, choice, snapshots)
+    shop = Shop(options, keys)
+    world = shop.world(choice, snapshots)
     await asyncio.to_thread(clear_trials, world)
     lifetime = _Lifetime(options.exit_when_idle_s)
     listening = _listen(options)
     egress = _egress(options, world)
-    async with Fleet(world, EndpointFactory(context, keys).open, egress, snapshots) as fleet:
+    endpoints = EndpointFactory(context, keys, shop.rehearsal, options.has_ceilings)
+    async with Fleet(world, endpoints.open, egress, snapshots) as fleet:
         _install_signals(lifetime, fleet)
         verifier = Verifier(keys.access_key_id, keys.secret_access_key, REGION)
-        logs = LogsApi(fleet.records, world.sandbox_dir)
-        extensions = Extensions({SNAPSHOTS: SnapshotApi(fleet.origins), "/": NetworkApi(egress)})
-        app = App(Api(fleet, world.catalog, keys), extensions, logs, verifier, ACCOUNT_ID, lifetime.touch)
+        services = shop.services(fleet, world, {SNAPSHOTS: SnapshotApi(fleet.origins), "/": NetworkApi(egress)})
+        app = App(services, verifier, ACCOUNT_ID, lifetime.touch)
         serving = asyncio.create_task((server := _Server(_uvicorn_config(app))).serve(sockets=[listening]))
         told = _told(options, keys, listening.getsockname()[1], ca_file, choice)
         options.cloud_file.write(told)
@@ -246,6 +179,7 @@ async def _serve(options: Options, lock: HomeLock) -> None:
             options.cloud_file.remove(told)
             server.should_exit = True
             await serving
+            await shop.close()
     _leave_no_groups(options, fleet)
     log.info("ended; sandboxes live on with their keepers")
 
@@ -259,20 +193,6 @@ def _snapshots(options: Options) -> SnapshotStore:
     # Trees may be shared by homes; the folder of a home's sockets is its own.
     copies_dir = options.trees / ".snapshots" / str(options.sockets).strip("/").replace("/", "-")
     return SnapshotStore(options.local_dir / "snapshots", copies_dir)
-
-
-def _world(options: Options, keys: HomeKeys, choice: Choice, snapshots: SnapshotStore) -> World:
-    records = RecordStore(options.local_dir / "sandboxes")
-    return World(
-        records=records,
-        catalog=with_copies(Catalog(REGION, ACCOUNT_ID, keys.created_at), records, snapshots),
-        trees_dir=options.trees,
-        sockets_dir=options.sockets,
-        time_scale=options.time_scale,
-        memory_quota_mib=options.memory_quota_mib,
-        runtime=choice.runtime.id,
-        default_max_duration_s=MAX_DURATION_S if options.is_conformant else None,
-    )
 
 
 def _leave_no_groups(options: Options, fleet: Fleet) -> None:
@@ -362,7 +282,12 @@ def _told(options: Options, keys: HomeKeys, port: int, ca_file: Path, choice: Ch
         "runtime_version": choice.probe.version,
         "runtime_age": build_age(choice.probe.version) if choice.runtime.has_own_kernel else "",
         "passed_over": list(choice.passed_over),
+        "passed_over_has_fault": choice.has_fault,
         "time_scale": options.time_scale,
+        "mode": "conformance" if options.is_conformant else "comfort",
+        "account_size": options.account_size,
+        "has_ceilings": options.has_ceilings,
+        "lag_s": options.lag_s,
     }
     return json.dumps(told)
 
@@ -374,10 +299,6 @@ def _settle_limits() -> None:
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _machine_memory_mib() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
 
 
 def _log_to(path: Path) -> None:

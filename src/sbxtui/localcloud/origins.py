@@ -1,7 +1,7 @@
-"""What a sandbox can go on from: a snapshot, or another sandbox as it stands right now, which is a fork.
+"""What a sandbox can go on from: what a build made, a snapshot, or another sandbox as it stands now, which is a fork.
 
-To the API both are images, `sbx-snapshot-NAME` and `sbx-fork-ID`, so that launching from one, and finishing a launch
-that a crash cut short, is the same as for every other.
+To the API the latter two are images, too, `sbx-snapshot-NAME` and `sbx-fork-ID`, so that launching from one, and
+finishing a launch that a crash cut short, is the same as for every other.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sbxtui.core.model import SandboxState
 from sbxtui.localcloud import faults
 from sbxtui.localcloud.catalog import Catalog, CatalogImage
 from sbxtui.localcloud.copies import COPY_FOLDER, copy_again, find_copy
+from sbxtui.localcloud.images.records import BUILT
 from sbxtui.localcloud.records import Record, RecordStore
 from sbxtui.localcloud.snapshots import SnapshotStore
 from sbxtui.localcloud.vms import Vm
@@ -42,18 +43,26 @@ class CopiedImages:
         """A snapshot, or a sandbox that can be forked."""
         if name.startswith(SNAPSHOT):
             snapshot = self.snapshots.find(name.removeprefix(SNAPSHOT))
-            return self._image(name, snapshot.image_name, snapshot.runtime) if snapshot is not None else None
+            if snapshot is None:
+                return None
+            fixed = (image for image in self.catalog.images() if image.name == snapshot.image_name)
+            base = next(fixed, None) or self.catalog.find_built(snapshot.image_name, None)
+            return self._image(name, base, snapshot.runtime) if base is not None else None
         if name.startswith(FORK) and "/" not in name:
             record = self.records.load(name.removeprefix(FORK))
             if record is not None and record.state in (SandboxState.RUNNING, SandboxState.SUSPENDED):
-                return self._image(name, record.image_name, record.runtime)
+                base = CatalogImage(
+                    record.image_name,
+                    record.image_arn,
+                    record.memory_mib,
+                    version=record.image_version,
+                    program=record.program,
+                )
+                return self._image(name, base, record.runtime)
         return None
 
-    def _image(self, name: str, base_name: str, runtime: str) -> CatalogImage | None:
-        base = next((image for image in self.catalog.images() if image.name == base_name), None)
-        if base is None:
-            return None
-        return CatalogImage(name, self.catalog.arn_of(name), base.memory_mib, base, runtime)
+    def _image(self, name: str, base: CatalogImage, runtime: str) -> CatalogImage:
+        return CatalogImage(name, self.catalog.arn_of(name), base.memory_mib, base, runtime, program=base.program)
 
 
 def with_copies(catalog: Catalog, records: RecordStore, snapshots: SnapshotStore) -> Catalog:
@@ -63,11 +72,14 @@ def with_copies(catalog: Catalog, records: RecordStore, snapshots: SnapshotStore
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Puts copies into the folders of sandboxes that go on from them. `find_vm` raises a Fault for one that is gone."""
+    """Puts copies into the folders of sandboxes that go on from them. `find_vm` raises a Fault for one that is gone;
+    `builds_dir` holds what builds of images made.
+    """
 
     snapshots: SnapshotStore
     find_vm: Callable[[str], Vm]
     folder_of: Callable[[str], Path]
+    builds_dir: Path = Path()
     # A snapshot must not go while somebody copies it.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -83,6 +95,13 @@ class Origins:
             return
         if record.origin.startswith(FORK):
             await self.find_vm(record.origin.removeprefix(FORK)).copy_to(target)
+            return
+        if record.origin.startswith(BUILT):
+            built = find_copy(self.builds_dir / record.origin.removeprefix(BUILT))
+            if built is None:
+                arn = record.image_arn
+                raise faults.not_found(f"What was built of {arn} is gone", "MicroVMImage", arn)
+            await asyncio.to_thread(copy_again, built, target)
             return
         async with self.lock:
             name = record.origin.removeprefix(SNAPSHOT)

@@ -9,13 +9,15 @@ import asyncio
 import dataclasses
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from sbxtui.core.model import SandboxState
+from sbxtui.localcloud.program import Program
+from sbxtui.localcloud.recordjson import record_json
 from sbxtui.localcloud.spec import write_private
 
 log = logging.getLogger(__name__)
@@ -35,7 +37,7 @@ class Record:
     """One sandbox. `max_duration_s` None: no cap. `token_key` is empty when the launch named no client token.
 
     `fingerprint` is of the launch request without its token: a replay must have the same one. `origin` is empty, or
-    names the copy it goes on from; its image is that copy's.
+    names the copy it goes on from; its image is that copy's. `program` is of a built image, which else is None.
     """
 
     id: str
@@ -59,6 +61,9 @@ class Record:
     terminated_at: datetime | None = None
     state_reason: str = ""
     origin: str = ""
+    log_group: str = ""
+    log_stream: str = ""
+    program: Program | None = None
 
     def with_changes(self, **changes: Any) -> Record:
         """A copy with some fields replaced."""
@@ -66,7 +71,7 @@ class Record:
 
     def to_json(self) -> str:
         """One JSON document."""
-        return json.dumps(dataclasses.asdict(self), default=datetime.isoformat)
+        return record_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> Record:
@@ -81,6 +86,7 @@ class Record:
             values = {key: value for key, value in raw.items() if key in names}
             values["state"] = SandboxState(raw["state"])
             values["idle"] = IdleRule(**raw["idle"]) if raw.get("idle") else None
+            values["program"] = Program.from_dict(raw["program"]) if raw.get("program") else None
             for name in ("ingress_connectors", "egress_connectors"):
                 values[name] = tuple(raw.get(name, ()))
             for name in ("started_at", "suspended_at", "terminated_at"):
@@ -94,9 +100,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RecordStore:
-    """The folder of the records."""
+    """The folder of the records; `on_saved` is told of each that was written."""
 
     directory: Path
+    on_saved: Callable[[Record], None] = lambda record: None
 
     def load_all(self) -> Iterator[Record]:
         """All readable records; a damaged one is kept aside by name and logged, and the rest go on."""
@@ -129,6 +136,7 @@ class RecordStore:
             OSError: The disk is full or read-only; the file holds the state before.
         """
         await asyncio.to_thread(write_private, self._path(record.id), record.to_json(), is_durable=True)
+        self.on_saved(record)
 
     def delete(self, sandbox_id: str) -> None:
         """Forget a record; missing already is fine."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sbxtui.core.bodies import Framing
 from sbxtui.core.heads import MAX_HEAD_BYTES, BadMessage
-from sbxtui.localcloud.duplex import CHUNK_BYTES, TwoWay
+from sbxtui.localcloud.duplex import CHUNK_BYTES
 
 WRITE_BUFFER_BYTES = 1_048_576
 
@@ -37,10 +37,18 @@ class Cut(Exception):
     """A side went away in the middle of a message."""
 
 
+class Reader(Protocol):
+    """Where bytes come from: a connection, or a half of one."""
+
+    async def read(self, most: int = CHUNK_BYTES, /) -> bytes:
+        """Some bytes, or none at the end."""
+        ...
+
+
 class Source:
     """A reader that can give back what it read too much. Every wait may be cancelled without losing a byte."""
 
-    def __init__(self, reader: asyncio.StreamReader | TwoWay) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._rest = b""
 

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from sbxtui.core.model import SandboxState
 from sbxtui.localcloud import faults, tokens
-from sbxtui.localcloud.catalog import Catalog
 from sbxtui.localcloud.fleet import Fleet
+from sbxtui.localcloud.history import Lagging
 from sbxtui.localcloud.keys import HomeKeys
+from sbxtui.localcloud.launches import managed_connector
+from sbxtui.localcloud.paging import page_of
 from sbxtui.localcloud.records import Record, as_details, as_item
+from sbxtui.localcloud.world import World
 
 MAX_PAGE = 50
 MAX_TOKEN_MINUTES = 60
 
 Params = Mapping[str, Any]
-Row = TypeVar("Row")
 Handler = Callable[[Params], Awaitable[dict[str, Any]]]
 
 
 class Api:
-    """The operations, by name; `handle` refuses those of the model that are not here."""
+    """The operations, by name. `find_image` gives the ARN of an image that is there; `more` are operations on others
+    than sandboxes.
+    """
 
-    def __init__(self, fleet: Fleet, catalog: Catalog, keys: HomeKeys) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        world: World,
+        keys: HomeKeys,
+        lagging: Lagging,
+        find_image: Callable[[str], Awaitable[str]],
+        more: Mapping[str, Handler],
+    ) -> None:
         self._fleet = fleet
-        self._catalog = catalog
+        self._world = world
         self._keys = keys
+        self._lagging = lagging
+        self._find_image = find_image
         self._handlers: dict[str, Handler] = {
             "RunMicrovm": self._run,
             "GetMicrovm": self._get,
@@ -36,17 +50,9 @@ class Api:
             "ResumeMicrovm": self._resume,
             "TerminateMicrovm": self._terminate,
             "CreateMicrovmAuthToken": self._create_token,
-            "GetMicrovmImage": self._get_image,
-            "ListMicrovmImages": self._list_images,
-            "GetMicrovmImageVersion": self._get_version,
-            "ListMicrovmImageVersions": self._list_versions,
-            "ListManagedMicrovmImages": self._list_managed,
-            "ListManagedMicrovmImageVersions": self._list_managed_versions,
+            "CreateMicrovmShellAuthToken": self._create_shell_token,
+            **more,
         }
-
-    def supports(self, operation: str) -> bool:
-        """Whether the local cloud does this operation."""
-        return operation in self._handlers
 
     async def handle(self, operation: str, params: Params) -> dict[str, Any]:
         """Do it.
@@ -54,6 +60,7 @@ class Api:
         Raises:
             Fault: What the service would answer.
         """
+        self._world.account.take_call(operation)
         await self._fleet.until_known()
         return await self._handlers[operation](params)
 
@@ -61,17 +68,25 @@ class Api:
         return as_details(await self._fleet.run(params))
 
     async def _get(self, params: Params) -> dict[str, Any]:
-        return as_details(await self._fleet.seen(params["microvmIdentifier"]))
+        return as_details(self._lagging.shown(await self._fleet.seen(params["microvmIdentifier"])))
 
     async def _list(self, params: Params) -> dict[str, Any]:
-        records = self._fleet.records()
+        records = [self._lagging.shown(record) for record in self._fleet.records()]
+        self._lagging.forget_all_but(record.id for record in records)
         if "imageIdentifier" in params:
-            image = self._catalog.by_arn(params["imageIdentifier"])
-            records = [record for record in records if record.image_arn == image.arn]
+            arn = await self._find_image(params["imageIdentifier"])
+            records = [record for record in records if record.image_arn == arn]
         if "imageVersion" in params:
             records = [record for record in records if record.image_version == params["imageVersion"]]
-        page, token = self._page("ListMicrovms", params, [(_position(record), record) for record in records])
-        return {"items": [as_item(record) for record in page], **token}
+        page, token = page_of(
+            self._keys,
+            "ListMicrovms",
+            [(_position(record), record) for record in records],
+            size=params.get("maxResults", MAX_PAGE),
+            token=params.get("nextToken"),
+            is_newest_first=True,
+        )
+        return {"items": [as_item(record) for record in page], **({"nextToken": token} if token else {})}
 
     async def _suspend(self, params: Params) -> dict[str, Any]:
         vm = self._fleet.get(params["microvmIdentifier"])
@@ -91,66 +106,38 @@ class Api:
         return {}
 
     async def _create_token(self, params: Params) -> dict[str, Any]:
+        ranges = tokens.port_ranges(params["allowedPorts"])
+        token = tokens.mint(self._keys, self._grant(params, ranges))
+        if len(token) > tokens.MAX_TOKEN_CHARS:
+            raise faults.validation("Too many port specifications for one token; merge them into ranges")
+        return {"authToken": {"X-aws-proxy-auth": token}}
+
+    async def _create_shell_token(self, params: Params) -> dict[str, Any]:
+        grant = self._grant(params, (), is_shell=True)
+        ingress = self._fleet.get(params["microvmIdentifier"]).record.ingress_connectors
+        has = {name: self._has_ingress(name, ingress) for name in ("ALL_INGRESS", "HTTP_INGRESS", "SHELL_INGRESS")}
+        if not has["SHELL_INGRESS"]:
+            raise faults.validation(
+                "Shell access requires SHELL_INGRESS network connector to be configured on the MicroVM."
+            )
+        if has["ALL_INGRESS"]:
+            raise faults.validation(
+                "ALL_INGRESS cannot be combined with other ingress network connectors; use HTTP_INGRESS and/or "
+                "SHELL_INGRESS instead"
+            )
+        return {"authToken": {"X-aws-proxy-auth": tokens.mint(self._keys, grant)}}
+
+    def _grant(self, params: Params, ranges: tuple[tuple[int, int], ...], *, is_shell: bool = False) -> tokens.Grant:
         minutes = params["expirationInMinutes"]
         if minutes > MAX_TOKEN_MINUTES:
             raise faults.validation(f"ExpirationMinutes {minutes} exceeded max allowed of {MAX_TOKEN_MINUTES}.")
         vm = self._fleet.get(params["microvmIdentifier"])
         if vm.state.is_gone:
             vm.check_is(SandboxState.PENDING, SandboxState.RUNNING, SandboxState.SUSPENDED)
-        expires_at = datetime.now(UTC) + timedelta(minutes=minutes)
-        grant = tokens.Grant(vm.record.id, tokens.port_ranges(params["allowedPorts"]), expires_at)
-        token = tokens.mint(self._keys, grant)
-        if len(token) > tokens.MAX_TOKEN_CHARS:
-            raise faults.validation("Too many port specifications for one token; merge them into ranges")
-        return {"authToken": {"X-aws-proxy-auth": token}}
+        return tokens.Grant(vm.record.id, ranges, datetime.now(UTC) + timedelta(minutes=minutes), is_shell)
 
-    async def _get_image(self, params: Params) -> dict[str, Any]:
-        return self._catalog.details(self._catalog.by_arn(params["imageIdentifier"]))
-
-    async def _list_images(self, params: Params) -> dict[str, Any]:
-        rows = [((image.name,), image) for image in self._catalog.all_images()]
-        page, token = self._page("ListMicrovmImages", params, rows, is_newest_first=False)
-        # As on the platform, the filter looks at one page only: a page may be empty and still have a next one.
-        wanted = [image for image in page if params.get("nameFilter", "") in image.name]
-        return {"items": [self._catalog.summary(image) for image in wanted], **token}
-
-    async def _get_version(self, params: Params) -> dict[str, Any]:
-        image = self._catalog.by_arn(params["imageIdentifier"])
-        self._catalog.check_version(image, params["imageVersion"])
-        return self._catalog.version_details(image)
-
-    async def _list_versions(self, params: Params) -> dict[str, Any]:
-        rows = [self._catalog.version_details(self._catalog.by_arn(params["imageIdentifier"]))]
-        return self._rows("ListMicrovmImageVersions", params, rows, "imageVersion")
-
-    async def _list_managed(self, params: Params) -> dict[str, Any]:
-        return self._rows("ListManagedMicrovmImages", params, [self._catalog.managed_summary()], "imageArn")
-
-    async def _list_managed_versions(self, params: Params) -> dict[str, Any]:
-        rows = list(self._catalog.managed_versions(params["imageIdentifier"]))
-        return self._rows("ListManagedMicrovmImageVersions", params, rows, "imageVersion")
-
-    def _rows(self, operation: str, params: Params, rows: Sequence[dict[str, Any]], key: str) -> dict[str, Any]:
-        page, token = self._page(operation, params, [((row[key],), row) for row in rows], is_newest_first=False)
-        return {"items": page, **token}
-
-    def _page(
-        self,
-        operation: str,
-        params: Params,
-        rows: Sequence[tuple[tuple[str, ...], Row]],
-        *,
-        is_newest_first: bool = True,
-    ) -> tuple[list[Row], dict[str, str]]:
-        """One page after the token's position, which is a value and no offset: rows that come and go repeat none."""
-        if "nextToken" in params:
-            last = tokens.read_page_token(self._keys, operation, params["nextToken"])
-            rows = [row for row in rows if (row[0] < last if is_newest_first else row[0] > last)]
-        size = params.get("maxResults", MAX_PAGE)
-        page = [row for _, row in rows[:size]]
-        if len(rows) <= size:
-            return page, {}
-        return page, {"nextToken": tokens.page_token(self._keys, operation, rows[size - 1][0])}
+    def _has_ingress(self, name: str, ingress: tuple[str, ...]) -> bool:
+        return managed_connector(self._world.catalog.region, name) in ingress
 
 
 def _position(record: Record) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from sbxtui.localcloud.keeper_place import remove_trees
 from sbxtui.localcloud.keeper_processes import child_pids, descendants, read_process, unlinked_bytes
 from sbxtui.localcloud.limits import MIB, Limits
 from sbxtui.localcloud.runtimes.base import OwnKernel
+from sbxtui.localcloud.shown import ShownUse
 from sbxtui.localcloud.treewalk import usage_of
 
 TICK_S = 0.1
@@ -30,6 +31,7 @@ _IDLE_TICK_S = 0.5
 _KILLS_KEPT = 64
 _KILLS_FILE_BYTES = 256 * 1024
 _CONTROL_BYTES = 1 << 20
+_DISK_SLACK_BYTES = 16 * MIB
 # What belongs into the control folder: its type, and how much it may take.
 _OF_THE_GUEST = {
     "in.sock": (stat.S_IFSOCK, 4096),
@@ -42,6 +44,10 @@ _MOST_BYTES, _MOST_PIDS = 1 << 53, 1 << 31
 _UNLINKED_EVERY_S = 0.5
 # A kernel's own memory, and what is gone before the sandbox itself has ended who takes it.
 _KERNEL_BYTES = 96 * MIB
+_HEAP_BYTES, _HEAP_STEP_BYTES = 32 * MIB, 8 * MIB
+# What a kernel needs for a process at the most; there may be only so many.
+_TASK_BYTES = 256 * 1024
+_COUNT_SHARE = 0.1
 # Between two requests to end whoever fills the disk: the first must have had its time.
 _ASK_PAUSE_S = 0.5
 
@@ -54,6 +60,7 @@ class SentryWatch:
     limits: Limits
     control_dir: Path
     kill_sandbox: Callable[[], None]
+    shown: ShownUse
     kills: deque[Kill] = field(default_factory=lambda: deque(maxlen=_KILLS_KEPT))
     kill_count: int = 0
     memory_used: int = 0
@@ -62,11 +69,16 @@ class SentryWatch:
     _kills_read: int = 0
     _asked_at: float = 0.0
     _disk_told: int = 0
+    _heap_told: int = 0
     _is_busy: bool = True
     _control_used: int = 0
     _unlinked: int = 0
     _unlinked_at: float = 0.0
     _was_control_over: bool = False
+    _count: int = 0
+    _counted_at: float = 0.0
+    _count_s: float = 0.0
+    _filled: int = 0
 
     @property
     def pause_s(self) -> float:
@@ -75,12 +87,17 @@ class SentryWatch:
 
     def disk_bytes(self) -> int:
         """What the sandbox's files take on the host's disk, those beside its socket among them."""
-        total = self._control_used
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(self.kernel.overlay_dir):
-                if entry.name.startswith(".gvisor.filestore"):
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+        total = self._control_used + self._filled
+        for folder in self.kernel.disk_dirs:
+            with contextlib.suppress(OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.startswith(".gvisor.filestore"):
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
         return total
+
+    def fill_disk(self) -> None:
+        """Take the disk for full from now on, as if something had filled it: who writes more is ended."""
+        self._filled += max(0, self.limits.disk_bytes + _DISK_SLACK_BYTES - self.disk_bytes())
 
     def tick(self) -> None:
         """Look once and act."""
@@ -88,7 +105,9 @@ class SentryWatch:
         self._watch_memory()
         self._read_kills()
         self._watch_control_dir()
-        self._watch_disk()
+        used = self.disk_bytes()
+        self._watch_disk(used)
+        self.shown.show(memory_used=self.memory_used, disk_used=used)
         self.pids_used = self._stubs()
         self._is_busy = before != (self.memory_used, self.pids_used)
 
@@ -99,18 +118,31 @@ class SentryWatch:
         return self.kill_count > count
 
     def _stubs(self) -> int:
-        """Address spaces the kernel keeps on the host: about as many as there are processes inside."""
-        return len(descendants(self.kernel.pid))
+        """Address spaces the kernel keeps on the host: about as many as there are processes inside.
+
+        Counting them takes a share of the time and no more: of a thousand, it would have a processor to itself, which
+        whoever ends them inside needs.
+        """
+        began_at = time.monotonic()
+        if began_at - self._counted_at >= self._count_s / _COUNT_SHARE:
+            self._count = len(descendants(self.kernel.pid))
+            self._counted_at = time.monotonic()
+            self._count_s = self._counted_at - began_at
+        return self._count
 
     def _watch_memory(self) -> None:
         self.memory_used = self._guest_bytes()
-        heap = _anonymous_bytes(self.kernel.pid)
-        used = self.memory_used + max(0, heap - _KERNEL_BYTES)
+        heap = _anonymous_bytes(self.kernel.pid) - self.pids_used * _TASK_BYTES
+        # Names of files are in there, each with about 2 KiB: who may have more memory may have more of them.
+        allowed = _HEAP_BYTES + self.limits.memory_bytes // 2
+        used = self.memory_used + max(0, heap - allowed)
         if used > 2 * self.limits.memory_bytes + _KERNEL_BYTES:
             self._record("memory", 0, "", used, self.limits.memory_bytes)
             self.kill_sandbox()
-        elif heap > _KERNEL_BYTES and time.monotonic() - self._asked_at > _ASK_PAUSE_S:
-            # Files without content, names, sockets: they take no page of the sandbox's, but its kernel's.
+        elif heap > max(allowed, self._heap_told) and time.monotonic() - self._asked_at > _ASK_PAUSE_S:
+            # Files without content, names, sockets: they take no page of the sandbox's, but its kernel's. What is there
+            # stays, and a kernel gives memory back late; only going on is punished again.
+            self._heap_told = heap + _HEAP_STEP_BYTES
             self._ask(signal.SIGUSR2)
 
     def _guest_bytes(self) -> int:
@@ -150,9 +182,9 @@ class SentryWatch:
             used, allowed = max(self._disk_told, self.limits.disk_bytes), self.limits.disk_bytes
         self._record(limit, _bounded(told.get("pid"), _MOST_PIDS), str(told.get("command") or ""), used, allowed)
 
-    def _watch_disk(self) -> None:
-        used = self.disk_bytes()
-        if used <= self.limits.disk_bytes:
+    def _watch_disk(self, used: int) -> None:
+        # Each of its disks is full at the limit by itself; both together take a little more.
+        if used <= self.limits.disk_bytes + _DISK_SLACK_BYTES:
             self._disk_told = 0
             return
         # What was written stays, so that somebody can save it; only going on writing is punished again.

@@ -13,6 +13,7 @@ from typing import Any
 import botocore.model
 
 from sbxtui.localcloud import faults
+from sbxtui.localcloud.account import REGION
 
 _JSON_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "string": ((str,), "a String"),
@@ -86,7 +87,8 @@ def _structure(shape: botocore.model.StructureShape, value: dict[str, Any], path
 def _string(shape: botocore.model.StringShape, value: str, path: str) -> Iterator[str]:
     yield from _length(shape, len(value), path)
     pattern = shape.metadata.get("pattern")
-    if pattern and not _compiled(pattern).fullmatch(value):
+    # Patterns of ARNs know AWS's regions only.
+    if pattern and not _compiled(pattern).fullmatch(value.replace(f":{REGION}:", ":us-east-1:", 1)):
         yield _sentence(path, f"Member must satisfy regular expression pattern: {pattern}")
     if shape.enum and value not in shape.enum:
         yield _sentence(path, f"Member must satisfy enum value set: [{', '.join(shape.enum)}]")

@@ -1,4 +1,4 @@
-"""Checking AWS Signature Version 4 on every request, with botocore's own signer doing the arithmetic.
+"""Checking AWS Signature Version 4 on every request.
 
 A loopback port is open to every user and every web page of the machine; the key of the home is what keeps them out.
 """
@@ -12,21 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from urllib.parse import parse_qsl
 
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.compat import HTTPHeaders
-from botocore.credentials import Credentials
-
-from sbxtui.localcloud.faults import Fault, forbidden
+from sbxtui.core.regions import SERVED_REGIONS
+from sbxtui.localcloud.faults import Fault, access_denied, forbidden
+from sbxtui.localcloud.s3.chunksigs import SIGNED, ChunkChain
+from sbxtui.localcloud.signatures import ALGORITHM, SigningKey
 
 MAX_SKEW = timedelta(minutes=5)
 MAX_PRESIGNED_S = 604_800
-ALGORITHM = "AWS4-HMAC-SHA256"
 
 _TIMESTAMP = "%Y%m%dT%H%M%SZ"
 _AUTHORIZATION = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]*)")
+_AWS_REGION = re.compile(r"[a-z]{2}(-[a-z]+){1,2}-[0-9]")
 _BAD_KEY = "The security token included in the request is invalid."
 _MISMATCH = (
     "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key "
@@ -56,17 +55,20 @@ class Verifier:
     access_key_id: str
     secret_access_key: str = field(repr=False)
     region: str
-    # STS clients of older settings sign for the global endpoint's region.
-    sts_regions: tuple[str, ...] = ("us-east-1",)
 
-    def check(self, request: HttpRequest, service: str, *, now: datetime) -> None:
+    def check(self, request: HttpRequest, service: str, *, now: datetime) -> str:
         """Refuse a request that our key did not sign, for this service, within the last five minutes.
+
+        Whether the body is the signed one is the caller's to check where the service is S3: there it is a stream.
+
+        Returns:
+            The region it was signed for: ours, or one of AWS's, whose clients know no other.
 
         Raises:
             Fault: 403 with the code the service answers.
         """
         claim = _read_claim(request)
-        codes = _STS_CODES if service == "sts" else _LAMBDA_CODES
+        codes = _CODES.get(service, _LAMBDA_CODES)
         if request.header("x-amz-security-token") or claim.session_token:
             raise forbidden(codes.unknown_key, _BAD_KEY)
         if not hmac.compare_digest(claim.access_key_id.encode(), self.access_key_id.encode()):
@@ -74,14 +76,25 @@ class Verifier:
         self._check_scope(claim, service, codes)
         _check_time(claim, codes, now)
         _check_signed_headers(request, claim, codes)
-        _check_payload(request, codes)
+        if service != "s3":
+            _check_payload(request, codes)
         expected = self._signature(request, claim)
         if not hmac.compare_digest(expected.encode(), claim.signature.encode("utf-8", "replace")):
             raise forbidden(codes.mismatch, _MISMATCH)
+        if _is_unserved(claim.region):
+            raise access_denied(None)
+        return claim.region
+
+    def chain_of(self, request: HttpRequest) -> ChunkChain | None:
+        """Of a request that was checked, for S3: what its chunks are signed with; None where they are not signed."""
+        if not request.header("x-amz-content-sha256").startswith(SIGNED):
+            return None
+        claim = _read_claim(request)
+        return ChunkChain(self._key_of(claim).sign, claim.timestamp, claim.scope, claim.signature)
 
     def _check_scope(self, claim: _Claim, service: str, codes: _Codes) -> None:
-        regions = {self.region, *(self.sts_regions if service == "sts" else ())}
-        if claim.region not in regions:
+        regions = {self.region, *SERVED_REGIONS}
+        if claim.region not in regions and not (service == "lambda" and _is_unserved(claim.region)):
             raise forbidden(codes.mismatch, f"Credential should be scoped to a valid region, not '{claim.region}'. ")
         if claim.service != service:
             raise forbidden(codes.mismatch, f"Credential should be scoped to correct service: '{service}'. ")
@@ -92,22 +105,16 @@ class Verifier:
             raise forbidden(codes.mismatch, message)
 
     def _signature(self, request: HttpRequest, claim: _Claim) -> str:
-        signer = _Recomputing(Credentials(self.access_key_id, self.secret_access_key), claim.service, claim.region)
         query = request.query if not claim.is_presigned else _without_signature(request.query)
-        url = f"http://{request.header('host')}{request.raw_path}" + (f"?{query}" if query else "")
-        signed = AWSRequest(method=request.method, url=url, data=request.body)
+        headers: dict[str, list[str]] = {}
         for name, value in request.headers:
             if name in claim.signed_headers:
-                signed.headers.add_header(name, value)
-        signed.context["timestamp"] = claim.timestamp
-        return str(signer.signature(signer.string_to_sign(signed, signer.canonical_request(signed)), signed))
+                headers.setdefault(name, []).append(value)
+        method = request.method.upper()
+        return self._key_of(claim).sign_request(method, request.raw_path, query, headers, request.body)
 
-
-class _Recomputing(SigV4Auth):  # type: ignore[misc]  # botocore has no types
-    """Signs exactly the headers the client says it signed; botocore itself would leave some out."""
-
-    def headers_to_sign(self, request: AWSRequest) -> HTTPHeaders:
-        return request.headers
+    def _key_of(self, claim: _Claim) -> SigningKey:
+        return SigningKey(self.secret_access_key, claim.timestamp, claim.region, claim.service)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,10 @@ class _Codes:
 
 
 _LAMBDA_CODES = _Codes("UnrecognizedClientException", "InvalidSignatureException")
-_STS_CODES = _Codes("InvalidClientTokenId", "SignatureDoesNotMatch")
+_CODES = {
+    "sts": _Codes("InvalidClientTokenId", "SignatureDoesNotMatch"),
+    "s3": _Codes("InvalidAccessKeyId", "SignatureDoesNotMatch"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,10 @@ class _Claim:
     @property
     def is_presigned(self) -> bool:
         return self.expires_s is not None
+
+    @property
+    def scope(self) -> str:
+        return "/".join((self.date, self.region, self.service, self.terminator))
 
 
 def _read_claim(request: HttpRequest) -> _Claim:
@@ -209,13 +223,12 @@ def _claim(
 def _check_time(claim: _Claim, codes: _Codes, now: datetime) -> None:
     signed_at = _instant(claim.timestamp)
     lifetime = timedelta(seconds=claim.expires_s) if claim.expires_s is not None else MAX_SKEW
-    shown = now.strftime(_TIMESTAMP)
     if now > signed_at + lifetime:
-        oldest = (now - lifetime).strftime(_TIMESTAMP)
+        shown, oldest = now.strftime(_TIMESTAMP), (now - lifetime).strftime(_TIMESTAMP)
         message = f"Signature expired: {claim.timestamp} is now earlier than {oldest} ({shown} - {_words(lifetime)}.)"
         raise forbidden(codes.mismatch, message)
     if signed_at > now + MAX_SKEW:
-        newest = (now + MAX_SKEW).strftime(_TIMESTAMP)
+        shown, newest = now.strftime(_TIMESTAMP), (now + MAX_SKEW).strftime(_TIMESTAMP)
         message = (
             f"Signature not yet current: {claim.timestamp} is still later than {newest} ({shown} + {_words(MAX_SKEW)}.)"
         )
@@ -244,6 +257,11 @@ def _check_payload(request: HttpRequest, codes: _Codes) -> None:
         )
 
 
+def _is_unserved(region: str) -> bool:
+    """Whether AWS has such a region, and no MicroVMs there: it answers as if a permission were missing."""
+    return _AWS_REGION.fullmatch(region) is not None and region not in SERVED_REGIONS
+
+
 def _without_signature(query: str) -> str:
     return "&".join(pair for pair in query.split("&") if not pair.startswith("X-Amz-Signature="))
 
@@ -255,6 +273,7 @@ def _from_http_date(text: str) -> str:
         return text
 
 
+@lru_cache(maxsize=64)
 def _instant(timestamp: str) -> datetime:
     return datetime.strptime(timestamp, _TIMESTAMP).replace(tzinfo=UTC)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from sbxtui.localcloud.copies import Copy, find_copy
 from sbxtui.localcloud.keeper_place import remove_trees
+from sbxtui.localcloud.recordjson import record_json
 from sbxtui.localcloud.spec import write_private
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Snapshot:
 
     def to_json(self) -> str:
         """One JSON document."""
-        return json.dumps(dataclasses.asdict(self), default=datetime.isoformat)
+        return record_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> Snapshot:

@@ -64,6 +64,7 @@ class SandboxSpec:
     hostname: str = "sandbox"
     job_uid: int | None = None
     images_dir: Path | None = None
+    base_dir: Path | None = None
     prepared: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -90,6 +91,11 @@ class SandboxSpec:
     def bridge_socket(self) -> Path:
         """Where the guest's bridge listens, as the host sees it."""
         return self.control_dir / "in.sock"
+
+    @property
+    def kernel_dir(self) -> Path:
+        """The state of gVisor's kernel, or of a virtual machine. Paths of sockets there must be short."""
+        return self.control_dir.with_name(self.control_dir.name + ".r")
 
     @property
     def image_tree_parent(self) -> Path:
@@ -137,7 +143,8 @@ class SandboxSpec:
         try:
             for name in ("sandbox_dir", "control_dir", "keeper_socket"):
                 values[name] = Path(values[name])
-            values["images_dir"] = Path(values["images_dir"]) if values.get("images_dir") else None
+            for name in ("images_dir", "base_dir"):
+                values[name] = Path(values[name]) if values.get(name) else None
             return cls(**values)
         except (KeyError, TypeError) as exc:
             raise ValueError(f"no sandbox spec: {exc}") from exc

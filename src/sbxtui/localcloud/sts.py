@@ -41,5 +41,5 @@ def error(body: FaultBody, request_id: str) -> bytes:
     side = "Sender" if body.status < 500 else "Receiver"
     return (
         f'<ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{side}</Type><Code>{escape(body.code)}</Code>'
-        f"<Message>{escape(body.message)}</Message></Error><RequestId>{request_id}</RequestId></ErrorResponse>"
+        f"<Message>{escape(body.message or '')}</Message></Error><RequestId>{request_id}</RequestId></ErrorResponse>"
     ).encode()

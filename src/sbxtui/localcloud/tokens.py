@@ -20,11 +20,15 @@ _PAGE_CONTEXT = b"sbx-page-token-1"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a token lets its holder do: reach these port ranges (both ends included) of one sandbox until then."""
+    """What a token lets its holder do: reach these port ranges (both ends included) of one sandbox until then.
+
+    One for a shell opens no port.
+    """
 
     sandbox_id: str
     ranges: tuple[tuple[int, int], ...]
     expires_at: datetime
+    is_shell: bool = False
 
     def allows_port(self, port: int) -> bool:
         """Whether the token names that port."""
@@ -35,6 +39,8 @@ def mint(keys: HomeKeys, grant: Grant) -> str:
     """A token for a grant; nothing is stored."""
     header = encode_segment(json.dumps({"alg": "dir", "enc": "A256GCM", "kid": keys.key_id}).encode())
     plain = {"vm": grant.sandbox_id, "ports": grant.ranges, "exp": grant.expires_at.timestamp()}
+    if grant.is_shell:
+        plain["shell"] = True
     nonce, ciphertext, tag = seal(keys.sealing_key, json.dumps(plain).encode(), context=header.encode())
     return ".".join((header, "", encode_segment(nonce), encode_segment(ciphertext), encode_segment(tag)))
 
@@ -51,7 +57,7 @@ def read(keys: HomeKeys, token: str) -> Grant:
     nonce, ciphertext, tag = (decode_segment(part) for part in parts[2:])
     plain = json.loads(unseal(keys.sealing_key, nonce, ciphertext, tag, context=parts[0].encode()))
     ranges = tuple((int(first), int(last)) for first, last in plain["ports"])
-    return Grant(plain["vm"], ranges, datetime.fromtimestamp(plain["exp"], UTC))
+    return Grant(plain["vm"], ranges, datetime.fromtimestamp(plain["exp"], UTC), bool(plain.get("shell")))
 
 
 def port_ranges(specifications: Iterable[dict[str, Any]]) -> tuple[tuple[int, int], ...]:

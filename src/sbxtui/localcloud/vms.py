@@ -14,32 +14,27 @@ from typing import Any
 
 from sbxtui.core.errors import GuestUnreachable, SbxError
 from sbxtui.core.model import SandboxState
-from sbxtui.localcloud import catalog, faults
+from sbxtui.localcloud import faults
 from sbxtui.localcloud.adoption import find_keeper
 from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.endings import exit_reason, reason_without_keeper
-from sbxtui.localcloud.hooks import HookOutcome, call_hook
+from sbxtui.localcloud.hooks import HookOutcome
 from sbxtui.localcloud.keeper_client import KeeperClient, start_keeper
 from sbxtui.localcloud.keeper_place import remove_remains
 from sbxtui.localcloud.keeper_save import copy_sleeping, find_saved
 from sbxtui.localcloud.launching import Populate, greet, launch_problem, nothing_to_populate
+from sbxtui.localcloud.lifecycle import call_lifecycle_hook
 from sbxtui.localcloud.records import Record
 from sbxtui.localcloud.spec import ExitInfo, KeeperState, read_exit
 from sbxtui.localcloud.streams import Traffic
-from sbxtui.localcloud.waits import unless_set, wait_end
+from sbxtui.localcloud.waits import NotReachable, unless_set, until_known, wait_end
 from sbxtui.localcloud.world import World
 
 log = logging.getLogger(__name__)
 
 TERMINATE_GRACE_S = 2.0
-# A call right after a restart waits this long for what the sandbox's keeper says.
-LOOK_UP_TIMEOUT_S = 15.0
 # A running one is saved for the moment in which it is copied.
 _MAY_SLEEP = (SandboxState.SUSPENDED, SandboxState.SUSPENDING, SandboxState.RUNNING)
-
-
-class NotReachable(Exception):
-    """The endpoint cannot take a request now; the proxy answers 502."""
 
 
 class Vm:
@@ -121,13 +116,13 @@ class Vm:
             self.check_is(SandboxState.SUSPENDED)
             await self._resume()
 
-    async def terminate(self, reason: str = "Success.") -> None:
-        """Any state → TERMINATED; done already: nothing happens.
+    async def terminate(self, reason: str = "Success.", *, has_hook: bool = True) -> None:
+        """Any state → TERMINATED; done already: nothing happens. Without `has_hook` the sandbox is not told first.
 
         Raises:
             Fault: 500 when its keeper cannot be asked yet; it ends as soon as it can.
         """
-        was_running = self.state is SandboxState.RUNNING
+        is_told = has_hook and self.state is SandboxState.RUNNING
         if self.is_over:
             return
         await self._set(state=SandboxState.TERMINATING, must=True)
@@ -136,8 +131,8 @@ class Vm:
         async with self._lock:
             if self.is_over:
                 return
-            if was_running and self._keeper is not None and self._exit is None:
-                await self._hook("terminate", catalog.TERMINATE_TIMEOUT_S)
+            if is_told and self._keeper is not None and self._exit is None:
+                await self._hook("terminate")
             await self._end_keeper()
             await self._finish(reason)
 
@@ -188,12 +183,18 @@ class Vm:
                 if self.state is SandboxState.RUNNING:
                     raise NotReachable(exc.message) from exc
 
+    async def dial_inside(self, port: int) -> Duplex:
+        """Dial a port for the local cloud itself: it wakes nothing, and is no traffic.
+
+        Raises:
+            GuestUnreachable, ConnectionRefusedError: As `KeeperClient.dial`.
+        """
+        if self._keeper is None:
+            raise GuestUnreachable(f"{self.record.id} is {self.state}")
+        return await self._keeper.dial(port)
+
     async def _until_known(self) -> None:
-        try:
-            async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
-                await self.known.wait()
-        except TimeoutError as exc:
-            raise faults.internal(f"The keeper of MicroVM {self.record.id} does not answer", retry_after_s=5) from exc
+        await until_known(self.known, self.record.id)
 
     async def _admitted(self) -> KeeperClient:
         try:
@@ -229,7 +230,7 @@ class Vm:
             self._keeper_settled.set()
         if self._keeper is None and self._is_saved() and self.state in _MAY_SLEEP:
             # It sleeps on disk; whatever ended its keeper and its machine, it is resumed as ever.
-            at = self.record.suspended_at or _now()
+            at = self.record.suspended_at or datetime.now(UTC)
             await self._set(state=SandboxState.SUSPENDED, suspended_at=at, must=True)
             return
         if self._keeper is None:
@@ -252,7 +253,7 @@ class Vm:
         async with self._lock:
             status = await keeper.status()
             if status.state is KeeperState.FROZEN and self.state in (SandboxState.RUNNING, SandboxState.SUSPENDING):
-                await self._set(state=SandboxState.SUSPENDED, suspended_at=_now(), must=True)
+                await self._set(state=SandboxState.SUSPENDED, suspended_at=datetime.now(UTC), must=True)
             # From here on, whoever finds the state between two others waits for the lock.
             self.known.set()
             match self.state, status.state:
@@ -278,7 +279,7 @@ class Vm:
                 self._keeper_settled.clear()
                 async with self._lock:
                     if self.state is SandboxState.RUNNING:
-                        await self._set(state=SandboxState.SUSPENDED, suspended_at=_now(), must=True)
+                        await self._set(state=SandboxState.SUSPENDED, suspended_at=datetime.now(UTC), must=True)
         self._ending.set()
         self.traffic.cut_all()
         async with self._lock:
@@ -303,7 +304,7 @@ class Vm:
 
     async def _suspend(self, if_idle_s: float = 0.0) -> None:
         keeper = self._require_keeper()
-        outcome = await unless_set(self._ending, self._hook("suspend", catalog.SUSPEND_TIMEOUT_S))
+        outcome = await unless_set(self._ending, self._hook("suspend"))
         if outcome is None:
             return
         # No answer at all is not a failure of the hook: a guest too busy to answer keeps its work by being frozen.
@@ -312,7 +313,7 @@ class Vm:
             await self._finish(outcome.reason)
             return
         if self.traffic.idle_s < if_idle_s:
-            await self._hook("resume", catalog.RESUME_TIMEOUT_S)
+            await self._hook("resume")
             await self._set(state=SandboxState.RUNNING, must=True)
             return
         self.traffic.cut_all()
@@ -321,7 +322,7 @@ class Vm:
         except SbxError as exc:
             await self._set(state=SandboxState.RUNNING, must=True)
             raise faults.internal(f"MicroVM {self.record.id} could not be suspended: {exc.message}") from exc
-        await self._set(state=SandboxState.SUSPENDED, suspended_at=_now(), state_reason="", must=True)
+        await self._set(state=SandboxState.SUSPENDED, suspended_at=datetime.now(UTC), state_reason="", must=True)
 
     def _is_saved(self) -> bool:
         return find_saved(self._world.sandbox_dir(self.record.id)) is not None
@@ -336,8 +337,9 @@ class Vm:
     async def _resume(self) -> None:
         try:
             keeper = await self._keeper_to_resume()
+            await self._world.before_resume()
             await keeper.thaw()
-            outcome = await unless_set(self._ending, self._hook("resume", catalog.RESUME_TIMEOUT_S))
+            outcome = await unless_set(self._ending, self._hook("resume"))
             if outcome is not None and not outcome.is_ok:
                 await keeper.freeze()
         except SbxError as exc:
@@ -350,8 +352,8 @@ class Vm:
         self.traffic.touch()
         await self._set(state=SandboxState.RUNNING, suspended_at=None, state_reason="", must=True)
 
-    async def _hook(self, name: str, timeout_s: float) -> HookOutcome:
-        return await call_hook(self._require_keeper().dial, catalog.HOOK_PORT, name, timeout_s=timeout_s)
+    async def _hook(self, name: str) -> HookOutcome:
+        return await call_lifecycle_hook(self._require_keeper().dial, self.record, name)
 
     def _require_keeper(self) -> KeeperClient:
         if self._keeper is None:
@@ -373,7 +375,7 @@ class Vm:
         self._ending.set()
         self._keeper_settled.set()
         self.traffic.cut_all()
-        await self._set(state=SandboxState.TERMINATED, terminated_at=_now(), state_reason=reason, must=True)
+        await self._set(state=SandboxState.TERMINATED, terminated_at=datetime.now(UTC), state_reason=reason, must=True)
         log.info("%s is TERMINATED: %s", self.record.id, reason)
 
     async def _set(self, *, must: bool = False, **changes: Any) -> None:
@@ -393,7 +395,3 @@ class Vm:
                 log.error("%s: cannot write that it is %s: %s", record.id, record.state, exc)
             self.record = record
         self.changed.set()
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -7,14 +7,34 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from sbxtui.core.errors import GuestUnreachable
+from sbxtui.localcloud import faults
 from sbxtui.localcloud.keeper_client import KeeperClient
 from sbxtui.localcloud.keeper_save import find_saved
 from sbxtui.localcloud.keeper_sweep import sweep_one
 from sbxtui.localcloud.spec import ExitInfo, SandboxSpec, read_exit
 from sbxtui.localcloud.world import has_living_keeper
 
+# A call right after a restart waits this long for what a sandbox's keeper says.
+LOOK_UP_TIMEOUT_S = 15.0
 _RETRY_S = 0.1
 T = TypeVar("T")
+
+
+class NotReachable(Exception):
+    """The endpoint cannot take a request now; the proxy answers 502."""
+
+
+async def until_known(known: asyncio.Event, sandbox_id: str) -> None:
+    """Wait until a sandbox's keeper was looked for.
+
+    Raises:
+        Fault: 500, it does not answer.
+    """
+    try:
+        async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
+            await known.wait()
+    except TimeoutError as exc:
+        raise faults.internal(f"The keeper of MicroVM {sandbox_id} does not answer", retry_after_s=5) from exc
 
 
 async def wait_end(keeper: KeeperClient, spec: SandboxSpec) -> ExitInfo | None:

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sbxtui.core.errors import UsageError
 from sbxtui.core.names import check_name
-from sbxtui.localcloud.catalog import AGENT_PORT, HOOK_PORT, Catalog
+from sbxtui.localcloud.account import Account
+from sbxtui.localcloud.catalog import AGENT_PORT, HOOK_PORT, Catalog, CatalogImage
 from sbxtui.localcloud.egress.variables import egress_env
+from sbxtui.localcloud.program import GUEST_HOOK_PORT, GUEST_PORT
 from sbxtui.localcloud.records import Record, RecordStore
 from sbxtui.localcloud.runtimes.choose import find_runtime
 from sbxtui.localcloud.spec import SandboxSpec
 
 
+async def nothing_before() -> None:
+    """A resume begins at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Settings of the running local cloud. `time_scale` divides every lifecycle window; without a default
-    maximum duration, sandboxes that name none live on."""
+    maximum duration, sandboxes that name none live on. What builds of images made is
+    in `builds_dir`, the roots of bases in `bases_dir`; `check_egress` raises for a connector no launch can have, and
+    each resume begins with `before_resume`.
+    """
 
     records: RecordStore
     catalog: Catalog
@@ -30,6 +39,11 @@ class World:
     memory_quota_mib: int
     runtime: str
     default_max_duration_s: int | None = None
+    builds_dir: Path = Path()
+    bases_dir: Path = Path()
+    check_egress: Callable[[str], None] = lambda arn: None
+    account: Account = field(default_factory=lambda: Account(None))
+    before_resume: Callable[[], Awaitable[None]] = nothing_before
 
     def sandbox_dir(self, sandbox_id: str) -> Path:
         """The sandbox's own folder."""
@@ -45,7 +59,8 @@ class World:
 
     def spec_of(self, record: Record) -> SandboxSpec:
         """The order to its keeper; the same record always gives the same one."""
-        image = next(item for item in self.catalog.images() if item.name == record.image_name)
+        image = CatalogImage(record.image_name, record.image_arn, record.memory_mib)
+        has_program = _has_program(record)
         return SandboxSpec(
             sandbox_id=record.id,
             image_name=record.image_name,
@@ -59,21 +74,39 @@ class World:
             keeper_socket=self.keeper_socket(record.id),
             runtime=record.runtime,
             env=self._env_of(record),
-            agent_port=AGENT_PORT,
-            hook_port=HOOK_PORT,
+            agent_port=agent_port_of(record),
+            hook_port=GUEST_HOOK_PORT if has_program else HOOK_PORT,
             hostname=_name_in(record.payload) or "sandbox",
+            base_dir=self.bases_dir / record.program.base if record.program and record.program.base else None,
         )
 
     def _env_of(self, record: Record) -> Mapping[str, str]:
         return {
-            "AWS_LAMBDA_MICROVM_IMAGE_NAME": record.image_name,
-            "AWS_LAMBDA_MICROVM_IMAGE_ARN": record.image_arn,
-            "AWS_LAMBDA_MICROVM_IMAGE_VERSION": record.image_version,
-            "AWS_REGION": self.catalog.region,
+            **(record.program.env if record.program is not None and not record.program.argv else {}),
+            **image_env(record.image_name, record.image_arn, record.image_version, self.catalog.region),
             # Every image of the catalog has its hooks: the guest listens for them, and serves only after /run.
             "SBX_HOOKS": "1",
             **(egress_env() if find_runtime(record.runtime).has_own_network else {}),
         }
+
+
+def agent_port_of(record: Record) -> int:
+    """Where the bundled guest of a sandbox listens: a program of the image's own has the usual port."""
+    return GUEST_PORT if _has_program(record) else AGENT_PORT
+
+
+def _has_program(record: Record) -> bool:
+    return record.program is not None and bool(record.program.argv)
+
+
+def image_env(name: str, arn: str, version: str, region: str) -> dict[str, str]:
+    """What the platform tells a sandbox of its image."""
+    return {
+        "AWS_LAMBDA_MICROVM_IMAGE_NAME": name,
+        "AWS_LAMBDA_MICROVM_IMAGE_ARN": arn,
+        "AWS_LAMBDA_MICROVM_IMAGE_VERSION": version,
+        "AWS_REGION": region,
+    }
 
 
 def _name_in(payload: str) -> str:

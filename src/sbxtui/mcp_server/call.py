@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from sbxtui.core.errors import ConfirmationMissing
 from sbxtui.core.model import Registration
 from sbxtui.core.text import harmless_line
+from sbxtui.mcp_server.endings import Endings
 from sbxtui.mcp_server.hostpaths import HostPaths
 from sbxtui.mcp_server.params import Args
 from sbxtui.settings import Settings
@@ -20,6 +21,10 @@ _PROGRESS_WIDTH = 200
 
 class Client(Protocol):
     """Who calls."""
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether it knows what a task is."""
 
     async def progress(self, step: int, words: str) -> None:
         """Say what is being done; nothing where nobody asked for it."""
@@ -35,6 +40,7 @@ class Call:
     Attributes:
         follow: Starts something that may outlive the call, and is cut when this server ends.
         later: Starts something that this server waits for before it ends; nobody asks what came of it.
+        endings: Who waits until somebody was told how a command ended.
     """
 
     args: Args
@@ -43,6 +49,7 @@ class Call:
     client: Client
     follow: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
     later: Callable[[Coroutine[Any, Any, object]], None]
+    endings: Endings
     warnings: list[str] = field(default_factory=list)
     _steps: int = 0
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
 from sbxtui.core.errors import UsageError
 from sbxtui.mcp_server import (
+    tools_copies,
     tools_cost,
     tools_events,
     tools_exec,
@@ -18,7 +22,7 @@ from sbxtui.mcp_server import (
     tools_sessions,
 )
 from sbxtui.mcp_server.options import Options
-from sbxtui.mcp_server.tool import Effect, Tool, Toolset
+from sbxtui.mcp_server.tool import Tool, Toolset
 
 TOOLS: tuple[Tool, ...] = (
     *tools_runtime.TOOLS,
@@ -33,22 +37,24 @@ TOOLS: tuple[Tool, ...] = (
     *tools_events.TOOLS,
     *tools_images.TOOLS,
     *tools_links.TOOLS,
+    *tools_copies.TOOLS,
 )
 _ALL = "all"
 
 
-def offered(options: Options) -> list[Tool]:
-    """The tools that the options allow, in a fixed order.
+def offered(options: Options, approve: Collection[str] = ()) -> list[Tool]:
+    """The tools that the options allow, in a fixed order; calls of those named in `approve` wait for a person.
 
     Raises:
         UsageError: A toolset or tool that there is not.
     """
     names = {tool.name for tool in TOOLS}
-    if unknown := [name for name in options.tools if name not in names]:
-        raise UsageError(f"there is no tool `{unknown[0]}`", hint="`sbx mcp doctor` lists them")
+    if unknown := [name for name in (*options.tools, *approve) if name not in names]:
+        raise UsageError(f"there is no tool `{unknown[0]}`", hint="docs/mcp.md lists them")
     known = (*Toolset, _ALL)
     if unknown := [name for name in options.toolsets if name not in known]:
         raise UsageError(f"there is no toolset `{unknown[0]}`", hint=f"known: {', '.join(known)}")
     has_all = _ALL in options.toolsets or not (options.toolsets or options.tools)
     chosen = [tool for tool in TOOLS if has_all or tool.toolset in options.toolsets or tool.name in options.tools]
-    return [tool for tool in chosen if tool.effect is Effect.READS or not options.is_read_only]
+    chosen = [replace(tool, needs_approval=True) if tool.name in approve else tool for tool in chosen]
+    return [one for tool in chosen if (one := tool.looking())] if options.is_read_only else chosen

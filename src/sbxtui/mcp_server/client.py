@@ -7,15 +7,30 @@ import hashlib
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
-from mcp_types import CallToolRequestParams, ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types import (
+    CallToolRequestParams,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    RequestParams,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 _ANSWER_S = 300.0
 _KEY = "confirm"
+TASKS = "io.modelcontextprotocol/tasks"
 _FORM: dict[str, Any] = {
     "type": "object",
     "properties": {_KEY: {"type": "boolean", "title": "Do it", "description": "It cannot be taken back."}},
     "required": [_KEY],
 }
+
+
+class TaskParams(RequestParams):
+    """What names a task."""
+
+    task_id: str
 
 
 def name_of(context: ServerRequestContext[Any, Any]) -> str:
@@ -37,6 +52,13 @@ class QuestionAsked(Exception):
         return InputRequiredResult(input_requests={_KEY: request}, request_state=_digest(self.question))
 
 
+def takes_tasks(context: ServerRequestContext[Any, Any]) -> bool:
+    """Whether a client says that it knows tasks; only newer ones can."""
+    capabilities = context.session.client_capabilities
+    declared = capabilities.extensions if capabilities is not None else None
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS and TASKS in (declared or {})
+
+
 class RequestClient:
     """Who sent a request. Once closed it is told nothing more."""
 
@@ -49,6 +71,11 @@ class RequestClient:
     def name(self) -> str:
         """What it calls itself; empty when it does not say."""
         return name_of(self._context)
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether it knows what a task is."""
+        return takes_tasks(self._context)
 
     def close(self) -> None:
         """The request is over."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from sbxtui.core.errors import SbxError
+from sbxtui.mcp_server.catalog import TOOLS
 from sbxtui.wiring import Services
 
 MOST = 100
@@ -51,6 +52,10 @@ async def _paths(services: Services, begun: str, known: Mapping[str, str]) -> li
     return [f"{folder}{slash}{one.path}{'/' if one.kind == 'dir' else ''}" for one in entries]
 
 
+async def _tools(services: Services, begun: str, known: Mapping[str, str]) -> list[str]:
+    return [tool.name for tool in TOOLS]
+
+
 async def _images(services: Services, begun: str, known: Mapping[str, str]) -> list[str]:
     plane = await services.planes.open(services.context)
     return [image.name for image in await plane.images()]
@@ -61,4 +66,5 @@ _LOOKS: Mapping[str, Callable[[Services, str, Mapping[str, str]], Awaitable[list
     "job": _jobs,
     "path": _paths,
     "image": _images,
+    "tool": _tools,
 }

@@ -14,6 +14,7 @@ import tomlkit
 import yaml
 
 from sbxtui.core.errors import NotFound, UsageError
+from sbxtui.core.paths import at_home
 
 NAME = "sbx"
 _BACKUP = ".sbx-backup"
@@ -56,7 +57,7 @@ class Client:
         path = self.project_file if scope == "project" else self.user_file
         if not path:
             raise UsageError(f"`{self.name}` has no file for scope {scope}", hint="leave --write out, and paste it")
-        return folder / path if scope == "project" else Path(path).expanduser()
+        return folder / path if scope == "project" else at_home(path)
 
 
 def _plain(launch: Launch) -> dict[str, object]:
@@ -85,7 +86,7 @@ CLIENTS = {
     for one in (
         Client("claude-code", "~/.claude.json", ".mcp.json", _SERVERS, _typed),
         Client("claude-desktop", f"{_SUPPORT}/Claude/claude_desktop_config.json", "", _SERVERS, _plain),
-        Client("cursor", "~/.cursor/mcp.json", ".cursor/mcp.json", _SERVERS, _plain, ("--toolsets", "core,files")),
+        Client("cursor", "~/.cursor/mcp.json", ".cursor/mcp.json", _SERVERS, _plain, ("--toolsets", "core,files,once")),
         Client("vscode", f"{_SUPPORT}/Code/User/mcp.json", ".vscode/mcp.json", ("servers", NAME), _typed),
         Client("windsurf", "~/.codeium/windsurf/mcp_config.json", "", _SERVERS, _plain),
         Client("goose", "~/.config/goose/config.yaml", "", ("extensions", NAME), _goose),
@@ -99,7 +100,7 @@ CLIENTS = {
 def own_command() -> tuple[str, ...]:
     """How this very sbx is started, from anywhere."""
     beside = Path(sys.executable).with_name(NAME)
-    return (str(beside),) if beside.is_file() else (sys.executable, "-m", "sbxtui")
+    return (str(beside),) if beside.is_file() else (sys.executable, "-P", "-m", "sbxtui")
 
 
 def snippet(client: Client, launch: Launch) -> str:
@@ -120,8 +121,10 @@ def write(client: Client, file: Path, launch: Launch) -> Path | None:
         UsageError: The file cannot be understood; it is left as it is.
     """
     form = _FORMATS[_kind_of(file.name)]
-    before = file.read_text("utf-8") if file.exists() else ""
-    document = _understood(form, before, file)
+    document = _read(file)
+    # People keep such files elsewhere and have a link in their place: it stays, and what it leads to is changed.
+    file = file.resolve()
+    is_there = file.exists()
     table = document
     for key in client.place[:-1]:
         if not isinstance(table.setdefault(key, {}), dict):
@@ -130,12 +133,15 @@ def write(client: Client, file: Path, launch: Launch) -> Path | None:
     table[client.place[-1]] = client.spell(launch)
     file.parent.mkdir(parents=True, exist_ok=True)
     backup = None
-    if before:
+    if is_there and file.stat().st_size:
         backup = file.with_name(file.name + _BACKUP)
         shutil.copy2(file, backup)
     temporary = file.with_name(f".{file.name}.sbx")
+    temporary.unlink(missing_ok=True)
+    # Such files hold other servers' keys: at no moment may more people read them than before.
+    temporary.touch(mode=0o600 if is_there else 0o666)
     temporary.write_text(form.dump(document), "utf-8")
-    if before:
+    if is_there:
         shutil.copymode(file, temporary)
     temporary.replace(file)
     return backup
@@ -147,7 +153,7 @@ def configured(client: Client, file: Path) -> Launch:
     Raises:
         NotFound: It does not know it. UsageError: The file cannot be understood.
     """
-    document: Any = _understood(_FORMATS[_kind_of(file.name)], file.read_text("utf-8") if file.exists() else "", file)
+    document: Any = _read(file)
     for key in client.place:
         document = document.get(key) if isinstance(document, dict) else None
     if not isinstance(document, dict):
@@ -164,8 +170,10 @@ class _Format:
     dump: Callable[[Any], str]
 
 
-def _understood(form: _Format, text: str, file: Path) -> dict[str, Any]:
+def _read(file: Path) -> dict[str, Any]:
+    form = _FORMATS[_kind_of(file.name)]
     try:
+        text = file.read_text("utf-8") if file.exists() else ""
         document = form.load(text) if text.strip() else {}
     except (ValueError, yaml.YAMLError) as exc:
         raise UsageError(f"{file} cannot be understood: {exc}", hint="leave --write out, and paste it by hand") from exc

@@ -7,15 +7,19 @@ from sbxtui.mcp_server.call import Call
 from sbxtui.mcp_server.params import Kind, Param
 from sbxtui.services.launch import CreateOptions
 
-CREATE_PARAMS = (
+USUAL_PARAMS = (
     Param("image", help="Image name or ARN (sbx-base)", aliases=("image_arn", "imageArn")),
     Param("memory", Kind.WHOLE, "MiB: 512, 1024, 2048, 4096 or 8192", aliases=("memory_mib", "memoryMib")),
-    Param("cpus", Kind.WHOLE, "Checked against what the memory size gives", least=1),
     Param("env", Kind.VARIABLES, "Environment of every command"),
-    Param("labels", Kind.VARIABLES, "Labels to find it by"),
-    Param("network", help="none, internet, or allow=HOST:PORT,…; what is not allowed is refused"),
+    Param("network", help="none, internet or allow=HOST:PORT,..."),
+)
+PLATFORM_PARAMS = (
+    Param("cpus", Kind.WHOLE, "Checked against what the memory size gives", least=1),
     Param("egress", Kind.FLAG, "Attach the egress connector of the settings (AWS)"),
     Param("egress_connector", help="ARN of an egress connector (AWS)"),
+)
+FURTHER_PARAMS = (
+    Param("labels", Kind.VARIABLES, "Labels to find it by"),
     Param("role", help="ARN of its execution role (AWS)", aliases=("execution_role_arn",)),
     Param("idle_s", Kind.WHOLE, "Suspend after so many seconds without traffic", least=60),
     Param("max_duration_s", Kind.WHOLE, "Terminate after so many seconds", least=1, aliases=("ttl",)),

@@ -10,15 +10,20 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from sbxtui.core.errors import PolicyDenied, SbxError
+from sbxtui.core.clients import Allowed
+from sbxtui.core.errors import SbxError
 from sbxtui.core.text import harmless_line
 from sbxtui.identity import own_identity
+from sbxtui.mcp_server.call import Call, Client
+from sbxtui.mcp_server.endings import Endings
+from sbxtui.mcp_server.gate import Standing
 from sbxtui.mcp_server.hostpaths import HostPaths
 from sbxtui.mcp_server.options import Options
+from sbxtui.mcp_server.params import Args
+from sbxtui.mcp_server.tally import Tally
+from sbxtui.mcp_server.turns import Turns
 from sbxtui.recovery import recover
 from sbxtui.settings import Settings
-from sbxtui.store.clients import Allowed
-from sbxtui.store.doorbell import Listener
 from sbxtui.wiring import Services
 
 log = logging.getLogger(__name__)
@@ -27,8 +32,6 @@ _NO_NAME = "client"
 _NAME_WIDTH = 40
 # One client has one name; a server on HTTP has several. What calls itself something else each time is one of them.
 _CLIENTS_MAX = 8
-# How long a call waits for a person to let it go on.
-_PAUSED_S, _LOOK_S = 30.0, 0.25
 
 T = TypeVar("T")
 
@@ -42,57 +45,70 @@ class Face:
         self.host_paths = HostPaths.of(settings)
         # Set when a person wants this server ended.
         self.cut_off = asyncio.Event()
-        self._services: dict[str, Services] = {}
+        self._standings: dict[str, Standing] = {}
+        self._greeted: dict[str, asyncio.Future[None]] = {}
         self._recovered: asyncio.Future[None] | None = None
         self._finished: set[asyncio.Task[Any]] = set()
         self._followed: set[asyncio.Task[Any]] = set()
+        self.endings = Endings()
+        self.turns = Turns()
+        self._tally = Tally(self.later)
+
+    @property
+    def approve(self) -> list[str]:
+        """The tools whose calls wait for a person, as the settings name them."""
+        return self.settings.mcp_approve.replace(",", " ").split()
 
     async def services(self, client: str) -> Services:
         """The services that act as a client; the first one finishes what dead processes began."""
+        return (await self.standing(client)).services
+
+    async def standing(self, client: str) -> Standing:
+        """What a client may do, with the services that act as it."""
         actor = self._actor(client)
-        if actor not in self._services:
-            self._services[actor] = Services(self.settings, actor=actor, context_name=self.options.context)
-            await asyncio.to_thread(self._greet, self._services[actor], client)
-            self.follow(self._watch(self._services[actor]))
-        services = self._services[actor]
+        if actor not in self._standings:
+            services = Services(self.settings, actor=actor, context_name=self.options.context)
+            self._standings[actor] = Standing(services)
+        if actor not in self._greeted:
+            self._greeted[actor] = asyncio.ensure_future(self._greet(self._standings[actor], client))
+        greeted = self._greeted[actor]
+        try:
+            await asyncio.shield(greeted)
+        except SbxError:
+            # The store may be there again for the next call.
+            if self._greeted.get(actor) is greeted:
+                del self._greeted[actor]
+            raise
+        return self._standings[actor]
+
+    async def _greet(self, standing: Standing, client: str) -> None:
+        services = standing.services
+        allowed = Allowed.ASKING if self.options.asks else Allowed.RUNNING
+        name = harmless_line(client, limit=_NAME_WIDTH)
+        await asyncio.to_thread(lambda: services.clients.connected(services.actor, name, str(own_identity()), allowed))
+        self.follow(self._watch(standing))
         if self._recovered is None:
             self._recovered = asyncio.ensure_future(self._recover(services))
         await asyncio.shield(self._recovered)
-        return services
 
-    def _greet(self, services: Services, client: str) -> None:
-        services.clients.connected(services.actor, harmless_line(client, limit=_NAME_WIDTH), str(own_identity()))
+    def note_call(self, client: str, tool: str, code: str) -> None:
+        """Remember what a client asked for and how that ended, for people to see; nothing of one never greeted."""
+        standing = self._standings.get(self._actor(client))
+        if standing is not None:
+            self._tally.note(standing.services, tool, code)
 
-    async def admit(self, services: Services) -> None:
-        """Wait while a person has a client paused.
-
-        Raises:
-            PolicyDenied: It was cut off, or is paused for too long.
-        """
-        deadline_s = asyncio.get_running_loop().time() + _PAUSED_S
-        while (allowed := await asyncio.to_thread(services.clients.allowed, services.actor)) is Allowed.PAUSED:
-            if asyncio.get_running_loop().time() > deadline_s:
-                raise PolicyDenied("a person has paused this client; nothing was done", hint="wait, then call again")
-            await asyncio.sleep(_LOOK_S)
-        if allowed is Allowed.ENDED:
-            raise PolicyDenied("a person has cut this client off; nothing was done", hint="ask before connecting anew")
-
-    async def note_call(self, client: str, tool: str, code: str) -> None:
-        """Write down what a client asked for and how that ended, for people to see; nothing of one never greeted."""
-        services = self._services.get(self._actor(client))
-        if services is not None:
-            await asyncio.to_thread(services.clients.called, services.actor, tool, code)
+    def call(self, args: Args, services: Services, client: Client) -> Call:
+        """A call of a client, with what this server has for it."""
+        return Call(args, services, self.host_paths, client, self.follow, self.later, self.endings)
 
     def _actor(self, client: str) -> str:
         actor = actor_of(client)
-        is_one_too_many = actor not in self._services and len(self._services) >= _CLIENTS_MAX
+        is_one_too_many = actor not in self._standings and len(self._standings) >= _CLIENTS_MAX
         return actor_of(_NO_NAME) if is_one_too_many else actor
 
-    async def _watch(self, services: Services) -> None:
+    async def _watch(self, standing: Standing) -> None:
         """Notice when a person cuts a client off."""
-        async with Listener(self.settings.home) as bell:
-            while await asyncio.to_thread(services.clients.allowed, services.actor) is not Allowed.ENDED:
-                await bell.wait()
+        await standing.watch()
         self.cut_off.set()
 
     async def _recover(self, services: Services) -> None:
@@ -116,10 +132,14 @@ class Face:
         self.finish(_logged(work))
 
     async def close(self) -> None:
-        """Wait for what is to be finished, and close the store."""
+        """Wait for what is to be finished, cut what is followed, and close the store."""
+        self._tally.end()
         while self._finished:
             await asyncio.wait(set(self._finished))
-        for services in self._services.values():
+        for task in self._followed:
+            task.cancel()
+        await asyncio.gather(*self._followed, return_exceptions=True)
+        for services in (standing.services for standing in self._standings.values()):
             with suppress(SbxError):
                 await asyncio.to_thread(services.clients.left, services.actor)
             services.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from dataclasses import dataclass
 
 
@@ -13,6 +14,23 @@ class Wire:
 
     input_fd: int
     output_fd: int
+
+
+def eager(number: int, flags: int) -> int | None:
+    """Another descriptor of a pipe, on which nothing waits; None of what is no pipe, or where there can be none.
+
+    What is set on the one the client gave us is set for everybody who has it.
+
+    Args:
+        number: Ours.
+        flags: As of `os.open`: which end it is.
+    """
+    try:
+        if stat.S_ISFIFO(os.fstat(number).st_mode):
+            return os.open(f"/proc/self/fd/{number}", flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        pass
+    return None
 
 
 def take_wire() -> Wire:

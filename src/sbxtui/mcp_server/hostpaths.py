@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.core.errors import FileMissing, HostPathDenied, UsageError
+from sbxtui.core.paths import at_home
 from sbxtui.core.text import harmless_line
 from sbxtui.settings import Settings
 
@@ -184,6 +185,6 @@ def _working_folder() -> tuple[Path, ...]:
         folder = Path.cwd().resolve()
     except OSError:
         return ()
-    home = Path.home().resolve()
+    home = at_home("~").resolve()
     # Clients start servers anywhere: what is as wide as this was chosen by nobody.
     return () if folder in (home, *home.parents) else (folder,)

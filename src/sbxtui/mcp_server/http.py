@@ -63,7 +63,7 @@ async def serve_http(settings: Settings, options: Options, listener: socket.sock
     """Serve until this is cancelled or a signal comes; only requests with the token and a name of loopback pass."""
     face = Face(settings, options)
     app = build_server(face).streamable_http_app(streamable_http_path=PATH, host=listener.getsockname()[0])
-    config = uvicorn.Config(guarded(app, token), log_level="warning", ws="none", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(guarded(trimmed(app), token), log_level="warning", ws="none", timeout_graceful_shutdown=2)
     server = uvicorn.Server(config)
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     cut_off = asyncio.ensure_future(face.cut_off.wait())
@@ -76,6 +76,19 @@ async def serve_http(settings: Settings, options: Options, listener: socket.sock
         cut_off.cancel()
         serving.cancel()
         await face.close()
+
+
+def trimmed(app: _App) -> _App:
+    """An application that gets headers without the blanks HTTP allows around their values.
+
+    The library compares them with what a request says as they came.
+    """
+
+    async def trim(scope: _Scope, receive: _Receive, send: _Send) -> None:
+        headers = [(name, value.strip(b" \t")) for name, value in scope.get("headers", ())]
+        await app({**scope, "headers": headers}, receive, send)
+
+    return trim
 
 
 def guarded(app: _App, token: str) -> _App:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 class Options:
     """Which context is acted on, and which tools are offered; empty means the one that counts, and all.
 
-    `is_read_only` leaves out every tool that changes anything.
+    `is_read_only` leaves out every tool that changes anything; `asks` has each change wait for a person.
     """
 
     context: str = ""
     toolsets: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     is_read_only: bool = False
+    asks: bool = False

@@ -1,13 +1,14 @@
 """Arguments of tools: declared once, shown to clients as a flat JSON schema, checked when a call brings them.
 
 Schemas keep to what every client reads: plain types and enums, no null unions, no references. An argument may also be
-spelled in camelCase, and by its aliases; nothing that is sent is ignored.
+spelled in camelCase, and by its aliases; nothing that is sent is ignored. Rare ones are not listed one by one: they may
+be sent in an object `options`, which names them, or beside it like all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -17,6 +18,7 @@ from sbxtui.core.text import harmless_line
 _SHOWN = 60
 # What every reader of JSON, and our store, holds without loss.
 _LARGEST = 2**53
+_OPTIONS = "options"
 
 
 class Kind(StrEnum):
@@ -31,7 +33,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One argument. `aliases` are other spellings; `least` and `most` bound a number."""
+    """One argument. `aliases` are other spellings; `least` and `most` bound a number; rare ones are listed by name."""
 
     name: str
     kind: Kind = Kind.TEXT
@@ -41,6 +43,7 @@ class Param:
     least: int | None = None
     most: int | None = None
     aliases: tuple[str, ...] = ()
+    is_rare: bool = False
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -54,7 +57,8 @@ class Param:
             schema["description"] = self.help
         if self.choices:
             schema["enum"] = list(self.choices)
-        if self.least is not None:
+        # That a number is not negative goes without saying.
+        if self.least is not None and self.least > 1:
             schema["minimum"] = self.least
         if self.most is not None:
             schema["maximum"] = self.most
@@ -97,6 +101,10 @@ class Args:
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
+    def items(self) -> Iterable[tuple[str, object]]:
+        """What was sent, by name."""
+        return self._values.items()
+
     def text(self, name: str, default: str = "") -> str:
         """A text."""
         return str(self._values.get(name, default))
@@ -118,8 +126,21 @@ class Args:
         return dict(self._values.get(name, {}))
 
 
+def rare(*params: Param) -> tuple[Param, ...]:
+    """The same arguments, as rare ones."""
+    return tuple(replace(param, is_rare=True) for param in params)
+
+
 def input_schema(params: Sequence[Param]) -> dict[str, Any]:
-    """The schema of a tool's arguments."""
+    """The schema of a tool's arguments, as it is listed: small."""
+    schema = full_schema([param for param in params if not param.is_rare])
+    if others := [param.name for param in params if param.is_rare]:
+        schema["properties"][_OPTIONS] = {"type": "object", "description": f"Rarer ones: {', '.join(others)}"}
+    return schema
+
+
+def full_schema(params: Sequence[Param]) -> dict[str, Any]:
+    """The schema of a tool's arguments, each with what it means."""
     schema: dict[str, Any] = {"type": "object", "properties": {param.name: param.schema() for param in params}}
     if required := [param.name for param in params if param.is_required]:
         schema["required"] = required
@@ -134,7 +155,7 @@ def check(params: Sequence[Param], sent: Mapping[str, object]) -> Args:
     """
     by_spelling = {spelling: param for param in params for spelling in param.spellings}
     values: dict[str, object] = {}
-    for spelling, value in sent.items():
+    for spelling, value in _flat(params, sent):
         param = by_spelling.get(spelling)
         if param is None:
             raise UsageError(f"there is no argument {_shown(spelling)}", hint=f"known: {_names(params)}")
@@ -146,6 +167,18 @@ def check(params: Sequence[Param], sent: Mapping[str, object]) -> Args:
     if missing := [param.name for param in params if param.is_required and param.name not in values]:
         raise UsageError(f"`{missing[0]}` is missing", hint=f"known: {_names(params)}")
     return Args(values)
+
+
+def _flat(params: Sequence[Param], sent: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Every argument under the name it was sent by, in `options` or beside it."""
+    has_options = any(param.is_rare for param in params)
+    for name, value in sent.items():
+        if name != _OPTIONS or not has_options:
+            yield name, value
+        elif isinstance(value, Mapping):
+            yield from value.items()
+        elif value is not None:
+            raise UsageError(f"`{_OPTIONS}` must be an object, not {_shown(value)}", hint=f"known: {_names(params)}")
 
 
 def camel(name: str) -> str:

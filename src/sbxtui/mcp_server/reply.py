@@ -17,6 +17,7 @@ from typing import Any
 from mcp_types import CallToolResult, ContentBlock, ImageContent, InputRequiredResult, ResourceLink, TextContent
 
 from sbxtui.core.errors import SbxError
+from sbxtui.core.jobs import Job
 from sbxtui.core.text import iso
 from sbxtui.mcp_server.clip import Clip
 from sbxtui.mcp_server.codes import INTERNAL, error_document
@@ -26,11 +27,7 @@ INLINE_BYTES = 32 * 1024
 _FRAME_BYTES = 900_000
 _SMALLEST_BYTES = 512
 
-OUTPUT_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"ok": {"type": "boolean"}, "data": {"type": "object"}},
-    "required": ["ok", "data"],
-}
+OUTPUT_SCHEMA: dict[str, Any] = {"type": "object", "required": ["ok", "data"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +48,17 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a tool found; values of `data` may be `Clip`s. `limit_bytes` is how much of all of those is shown."""
+    """What a tool found; values of `data` may be `Clip`s. `limit_bytes` is how much of all of those is shown.
+
+    `goes_on` is a command that has not ended: for clients that know tasks, the reply is a task.
+    """
 
     data: Mapping[str, object]
     limit_bytes: int = INLINE_BYTES
     images: Sequence[Image] = ()
     links: Sequence[Link] = ()
     warnings: Sequence[str] = field(default=())
+    goes_on: Job | None = None
 
 
 def success(reply: Reply, warnings: Sequence[str] = ()) -> CallToolResult:
@@ -85,11 +86,12 @@ def failure(error: SbxError) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=dumped(document))], is_error=True)
 
 
-def code_of_result(result: CallToolResult | InputRequiredResult) -> str:
+def code_of_result(result: CallToolResult | InputRequiredResult | Mapping[str, object]) -> str:
     """How a call ended, in one word: `ok`, `asked`, or the code of its error."""
     if isinstance(result, InputRequiredResult):
         return "asked"
-    if not result.is_error:
+    # Any other document is that of a task, which goes on.
+    if not isinstance(result, CallToolResult) or not result.is_error:
         return "ok"
     content = result.content[0]
     return str(json.loads(content.text)["error"]["code"]) if isinstance(content, TextContent) else INTERNAL

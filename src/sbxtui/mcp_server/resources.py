@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -14,10 +15,10 @@ from sbxtui.core.errors import NotFound, UsageError
 from sbxtui.core.jobs import JobOutput
 from sbxtui.core.logs import LogQuery
 from sbxtui.core.text import harmless_line, iso
-from sbxtui.mcp_server.catalog import offered
+from sbxtui.mcp_server.catalog import TOOLS, offered
 from sbxtui.mcp_server.face import Face
 from sbxtui.mcp_server.facts import runtime_facts
-from sbxtui.mcp_server.params import input_schema
+from sbxtui.mcp_server.params import full_schema
 from sbxtui.mcp_server.reply import dumped
 from sbxtui.mcp_server.tools_lifecycle import CREATE
 from sbxtui.wiring import Services
@@ -146,6 +147,8 @@ async def _output(asked: Asked) -> str:
                 data += piece.data[: left - len(data)]
             if len(data) >= left:
                 break
+    if asked.query.get("encoding") == "base64":
+        return base64.b64encode(data).decode()
     return data.decode("utf-8", "replace")
 
 
@@ -169,6 +172,7 @@ async def _policy(asked: Asked) -> str:
             "host_paths": paths.roots,
             "read_only": options.is_read_only,
             "tools": [tool.name for tool in tools],
+            "needs_approval": asked.face.approve,
             "needs_confirm": [tool.name for tool in tools if any(param.name == "confirm" for param in tool.params)],
             "default_timeout_ms": settings.mcp_default_timeout_ms,
             "max_output_bytes": settings.mcp_max_output_bytes,
@@ -176,9 +180,15 @@ async def _policy(asked: Asked) -> str:
     )
 
 
-async def _create_schema(asked: Asked) -> str:
-    aliases = {param.name: list(param.spellings[1:]) for param in CREATE.params if len(param.spellings) > 1}
-    return dumped({**input_schema(CREATE.params), "aliases": aliases})
+async def _schema(asked: Asked) -> str:
+    name = asked.values.get("tool", CREATE.name).replace("-", "_")
+    tool = next((tool for tool in TOOLS if tool.name == name), None)
+    if tool is None:
+        raise NotFound(f"there is no tool `{harmless_line(name, limit=80)}`")
+    params = tool.params
+    aliases = {param.name: list(param.spellings[1:]) for param in params if len(param.spellings) > 1}
+    rarer = [param.name for param in params if param.is_rare]
+    return dumped({**full_schema(params), "options": rarer, "aliases": aliases})
 
 
 async def _events(asked: Asked) -> str:
@@ -191,10 +201,16 @@ RESOURCES = (
     Resource("sandboxes", "All sandboxes with their live state", _sandboxes),
     Resource("images", "Images that sandboxes can be made from", _images),
     Resource("policy", "What this server allows: folders, tools, limits", _policy),
-    Resource("schemas/sandbox-create", "The arguments of sandbox_create, with all their spellings", _create_schema),
+    Resource("schemas/sandbox-create", "All arguments of sandbox_create, with all their spellings", _schema),
     Resource("events", "Who changed what, newest last", _events),
+    Resource("schemas/{tool}", "All arguments of a tool, with all their spellings", _schema),
     Resource("sandboxes/{name}", "All that is known of a sandbox", _sandbox),
     Resource("sandboxes/{name}/logs", "What its commands said", _logs, TEXT),
-    Resource("sandboxes/{name}/jobs/{job}/output{?from,len}", "Output of one command, from a byte on", _output, TEXT),
+    Resource(
+        "sandboxes/{name}/jobs/{job}/output{?from,len,encoding}",
+        "Output of one command, from a byte on; or as base64",
+        _output,
+        TEXT,
+    ),
     Resource("sandboxes/{name}/files/{+path}", "A file of a sandbox", _file, TEXT),
 )

@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from mcp_types import CallToolResult, InputRequiredResult
 
 from sbxtui.core.errors import SbxError
-from sbxtui.mcp_server.call import Call
 from sbxtui.mcp_server.client import QuestionAsked, RequestClient
 from sbxtui.mcp_server.codes import CANCELLED
 from sbxtui.mcp_server.face import Face
+from sbxtui.mcp_server.gate import Wanted, admit
 from sbxtui.mcp_server.params import check
 from sbxtui.mcp_server.reply import code_of_result, failure, success
+from sbxtui.mcp_server.tasks import Task, task_of
 from sbxtui.mcp_server.tool import Tool
 
 log = logging.getLogger(__name__)
 
-Result = CallToolResult | InputRequiredResult
+Result = CallToolResult | InputRequiredResult | Task
 
 
 async def run_tool(face: Face, tool: Tool, sent: Mapping[str, object], client: RequestClient) -> Result:
@@ -43,16 +44,20 @@ async def _result(face: Face, tool: Tool, sent: Mapping[str, object], client: Re
         code = code_of_result(result)
         return result
     finally:
-        face.later(face.note_call(client.name, tool.name, code))
+        face.note_call(client.name, tool.name, code)
 
 
 async def _answered(face: Face, tool: Tool, sent: Mapping[str, object], client: RequestClient) -> Result:
     try:
         args = check(tool.params, sent)
-        services = await face.services(client.name)
-        await face.admit(services)
-        call = Call(args, services, face.host_paths, client, face.follow, face.later)
-        return success(await tool.run(call), call.warnings)
+        async with face.turns.of(args.text(tool.in_turn_by)):
+            standing = await face.standing(client.name)
+            call = face.call(args, standing.services, client)
+            await admit(standing, Wanted(tool, args, call.progress))
+            reply = await tool.run(call)
+        if reply.goes_on is not None and client.takes_tasks:
+            return task_of(reply.goes_on)
+        return success(reply, call.warnings)
     except QuestionAsked as asked:
         return asked.as_result()
     except SbxError as exc:

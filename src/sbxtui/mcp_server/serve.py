@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -35,6 +36,8 @@ def serve_stdio(settings: Settings, options: Options) -> int:
     from sbxtui.mcp_server.guard import take_wire
 
     wire = take_wire()
+    # What is imported until the first answer stays: looking through it for what does not would only delay that.
+    gc.disable()
     ended = _Ended()
     try:
         return asyncio.run(_serve(settings, options, wire, ended))
@@ -71,6 +74,8 @@ async def _serve(settings: Settings, options: Options, wire: Wire, ended: _Ended
     try:
         async with _until_told() as told, stdio_streams(wire) as (inbound, outbound):
             server = build_server(face)
+            gc.freeze()
+            gc.enable()
             serving = asyncio.ensure_future(server.run(inbound, outbound, server.create_initialization_options()))
             cut_off = asyncio.ensure_future(face.cut_off.wait())
             await asyncio.wait((serving, told, cut_off), return_when=asyncio.FIRST_COMPLETED)

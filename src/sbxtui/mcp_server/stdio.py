@@ -1,6 +1,7 @@
 """MCP over the client's two pipes: one message a line.
 
-Reading and writing block threads that nobody waits for, so that no end of the program hangs on them.
+Pipes are read and written as they can be; whatever may wait blocks threads that nobody waits for, so that no end of the
+program hangs on them.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 
 from sbxtui.core.threads import Lane
 from sbxtui.core.writing import write_all
-from sbxtui.mcp_server.guard import Wire
-from sbxtui.mcp_server.incoming import understood
+from sbxtui.mcp_server.guard import Wire, eager
+from sbxtui.mcp_server.incoming import EDGE_BYTES, too_long, understood
 
 log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 16
-_LINE_BYTES = 64 << 20
+LINE_BYTES = 64 << 20
 # A client that closes its end right after asking is a script: it waits for what it asked for.
 _SCRIPT_S, _DRAIN_SCRIPT_S, _DRAIN_S = 1.0, 60.0, 0.3
 _DRAIN_POLL_S = 0.1
@@ -51,7 +52,10 @@ class _Asked:
         if isinstance(message, JSONRPCRequest) and message.method not in _ENDLESS:
             self.open.add(message.id)
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self.open.discard((message.params or {}).get("requestId", ""))
+            number = (message.params or {}).get("requestId")
+            # Anything may be sent.
+            if isinstance(number, str | int):
+                self.open.discard(number)
 
     def went(self, message: object) -> None:
         """A message of ours."""
@@ -91,7 +95,7 @@ async def _read(
     loop = asyncio.get_running_loop()
     async with to_server, refusing:
         async for line in _lines(wire.input_fd):
-            message = understood(line)
+            message = line.refusals() if isinstance(line, _Long) else understood(line)
             if isinstance(message, list):
                 log.warning("a line of %d bytes was no message of MCP", len(line))
                 for refusal in message:
@@ -102,22 +106,85 @@ async def _read(
         await _drain(asked)
 
 
-async def _lines(number: int) -> AsyncIterator[bytes]:
-    lane = Lane()
+class _Long:
+    """A line that is too long to be kept: only its edges are."""
+
+    def __init__(self, line: bytearray) -> None:
+        self._front = bytes(line[:EDGE_BYTES])
+        self._end = bytes(line[-EDGE_BYTES:])
+        self._size_bytes = len(line)
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def add(self, data: bytes) -> None:
+        """It goes on."""
+        self._end = (self._end + data)[-EDGE_BYTES:]
+        self._size_bytes += len(data)
+
+    def refusals(self) -> list[JSONRPCError]:
+        """The answer of whoever waits for one."""
+        return too_long(self._front, self._end, LINE_BYTES)
+
+
+async def _lines(number: int) -> AsyncIterator[bytes | _Long]:
     rest = bytearray()
-    while chunk := await lane.run(lambda: _read_some(number)):
+    long: _Long | None = None
+    async for chunk in _chunks(number):
         *lines, last = chunk.split(b"\n")
         for line in lines:
+            if long is not None:
+                long.add(line)
+                yield long
+                long = None
+                continue
             whole = bytes(rest) + line
             rest.clear()
             if whole.strip():
                 yield whole
+        if long is not None:
+            long.add(last)
+            continue
         rest += last
-        if len(rest) > _LINE_BYTES:
-            log.warning("the client sent a line of over %d bytes", _LINE_BYTES)
-            return
-    if rest.strip():
+        if len(rest) > LINE_BYTES:
+            long = _Long(rest)
+            rest.clear()
+    if long is not None:
+        yield long
+    elif rest.strip():
         yield bytes(rest)
+
+
+async def _chunks(number: int) -> AsyncIterator[bytes]:
+    """What is sent, to its end: read at once where that cannot wait, else in a thread."""
+    own = eager(number, os.O_RDONLY)
+    if own is None:
+        lane = Lane()
+        while chunk := await lane.run(lambda: _read_some(number)):
+            yield chunk
+        return
+    try:
+        while True:
+            try:
+                chunk = os.read(own, _CHUNK_BYTES)
+            except BlockingIOError:
+                await _readable(own)
+                continue
+            if not chunk:
+                return
+            yield chunk
+    finally:
+        os.close(own)
+
+
+async def _readable(number: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(number, lambda: None if ready.done() else ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(number)
 
 
 def _read_some(number: int) -> bytes:
@@ -151,15 +218,28 @@ def _has_hung_up(number: int) -> bool:
 
 async def _write(wire: Wire, from_server: MemoryObjectReceiveStream[SessionMessage], asked: _Asked) -> None:
     lane = Lane()
-    async with from_server:
-        async for sent in from_server:
-            line = _encoded(sent.message) + b"\n"
-            try:
-                await lane.run(partial(write_all, wire.output_fd, line))
-            except OSError as exc:
-                log.info("the client does not listen any more: %s", exc)
-                return
-            asked.went(sent.message)
+    own = eager(wire.output_fd, os.O_WRONLY)
+    try:
+        async with from_server:
+            async for sent in from_server:
+                line = _encoded(sent.message) + b"\n"
+                rest = line if own is None else line[_written_at_once(own, line) :]
+                if rest:
+                    await lane.run(partial(write_all, wire.output_fd, rest))
+                asked.went(sent.message)
+    except OSError as exc:
+        log.info("the client does not listen any more: %s", exc)
+    finally:
+        if own is not None:
+            os.close(own)
+
+
+def _written_at_once(number: int, line: bytes) -> int:
+    """How much of a line the pipe has room for; most go without a thread."""
+    try:
+        return os.write(number, line)
+    except BlockingIOError:
+        return 0
 
 
 def _encoded(message: Any) -> bytes:

@@ -29,6 +29,7 @@ class Subscriptions:
         self._listening = ListenHandler(self._bus)
         self._named: dict[str, ServerSession] = {}
         self._watching: asyncio.Task[None] | None = None
+        self._beginning = asyncio.Lock()
 
     async def listen(self, context: _Context, params: SubscriptionsListenRequestParams) -> Listened:
         """Serve one stream, as newer clients open them."""
@@ -47,7 +48,9 @@ class Subscriptions:
         return EmptyResult()
 
     async def _watch(self, client: str) -> None:
-        if self._watching is None:
+        async with self._beginning:
+            if self._watching is not None:
+                return
             services = await self._face.services(client)
             newest = await asyncio.to_thread(services.events.latest_seq)
             changes = follow_events(self._face.settings.home, services.events, after_seq=newest)

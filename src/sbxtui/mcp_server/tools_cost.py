@@ -8,7 +8,6 @@ from sbxtui.core.errors import UsageError
 from sbxtui.core.life import Bill, bill_json
 from sbxtui.core.model import Registration
 from sbxtui.core.pricing import PRICES_OF, PRICES_SOURCE
-from sbxtui.mcp_server import common
 from sbxtui.mcp_server.call import Call
 from sbxtui.mcp_server.params import Kind, Param
 from sbxtui.mcp_server.reply import Reply
@@ -16,8 +15,9 @@ from sbxtui.mcp_server.tool import Effect, Tool, Toolset
 
 
 async def cost(call: Call) -> Reply:
-    """Of one sandbox, or of all with what they come to."""
+    """Of one sandbox, or of all with what they come to; gives one a budget, or takes it back, where that is asked."""
     row = await call.sandbox() if "name" in call.args else None
+    await _set_budget(call, row)
     bills = await _bills(call, row)
     if any(not bill.is_paid for bill in bills):
         call.warnings.append("the local cloud costs nothing: this is what the same would cost on AWS, an estimate")
@@ -31,18 +31,21 @@ async def cost(call: Call) -> Reply:
     )
 
 
-async def budget(call: Call) -> Reply:
-    """Give a sandbox a budget, take it back, or tell how much of it is spent."""
+async def _set_budget(call: Call, row: Registration | None) -> None:
     args = call.args
-    row = await call.sandbox()
-    if args.flag("clear"):
-        if "usd" in args:
-            raise UsageError("`usd` and `clear` exclude each other")
+    sets, clears = "budget_usd" in args, args.flag("clear_budget")
+    if not (sets or clears):
+        if "terminate" in args:
+            raise UsageError("`terminate` needs a `budget_usd`", hint="`sandbox_remove` ends a sandbox now")
+        return
+    if row is None:
+        raise UsageError("`name` is missing", hint="a budget is of one sandbox")
+    if sets and clears:
+        raise UsageError("`budget_usd` and `clear_budget` exclude each other", hint="send one of them")
+    if clears:
         await call.services.budgets.clear(row)
-    elif "usd" in args:
-        await call.services.budgets.set(row, _usd(args.text("usd")), terminates=args.flag("terminate"))
-    bills = await _bills(call, row)
-    return Reply(_told(bills[0]) if bills else {"name": row.name})
+    else:
+        await call.services.budgets.set(row, _usd(args.text("budget_usd")), terminates=args.flag("terminate"))
 
 
 async def _bills(call: Call, row: Registration | None) -> Sequence[Bill]:
@@ -59,9 +62,9 @@ def _usd(text: str) -> float:
     try:
         usd = float(text)
     except ValueError as exc:
-        raise UsageError(f"`usd` cannot be `{text[:40]}`", hint="dollars, like 2.50") from exc
+        raise UsageError(f"`budget_usd` cannot be `{text[:40]}`", hint="dollars, like 2.50") from exc
     if not 0 < usd < 1e9:
-        raise UsageError(f"`usd` cannot be {text[:40]}", hint="dollars, like 2.50")
+        raise UsageError(f"`budget_usd` cannot be {text[:40]}", hint="dollars, like 2.50")
     return usd
 
 
@@ -69,22 +72,15 @@ TOOLS = (
     Tool(
         "sandbox_cost",
         Toolset.OBSERVE,
-        Effect.READS,
-        "What a sandbox costs and has cost, or all of them.",
-        cost,
-        (Param("name", help="One sandbox; all if left out"),),
-    ),
-    Tool(
-        "sandbox_budget",
-        Toolset.OBSERVE,
         Effect.SETS,
-        "Give a sandbox a budget: it is suspended when it has cost that much. Tells what is spent.",
-        budget,
+        "What a sandbox costs and has cost, or all of them; can give one a budget, at which it is suspended.",
+        cost,
         (
-            common.NAME,
-            Param("usd", help="Dollars, like 2.50"),
-            Param("terminate", Kind.FLAG, "Terminate it instead"),
-            Param("clear", Kind.FLAG, "Take its budget back"),
+            Param("name", help="One sandbox; all if left out"),
+            Param("budget_usd", help="Give it a budget in dollars, like 2.50", aliases=("usd",)),
+            Param("terminate", Kind.FLAG, "With budget_usd: terminate it then instead"),
+            Param("clear_budget", Kind.FLAG, "Take its budget back"),
         ),
+        changing=("budget_usd", "terminate", "clear_budget"),
     ),
 )

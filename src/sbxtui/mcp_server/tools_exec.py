@@ -11,19 +11,20 @@ from collections.abc import Sequence
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import Registration
 from sbxtui.mcp_server import common
+from sbxtui.mcp_server.begun import Begun, Running, RunningOnce
 from sbxtui.mcp_server.call import Call
-from sbxtui.mcp_server.clip import Clip
-from sbxtui.mcp_server.creating import CREATE_PARAMS, options_of
-from sbxtui.mcp_server.params import Kind, Param
+from sbxtui.mcp_server.creating import FURTHER_PARAMS, PLATFORM_PARAMS, USUAL_PARAMS, options_of
+from sbxtui.mcp_server.params import Kind, Param, rare
 from sbxtui.mcp_server.reply import INLINE_BYTES, Link, Reply
 from sbxtui.mcp_server.tool import Effect, Tool, Toolset
-from sbxtui.mcp_server.watching import Running, Watched
-from sbxtui.services.jobnotes import exit_of
+from sbxtui.mcp_server.watching import Watched
 from sbxtui.services.jobs import Command
 from sbxtui.services.runnerctl import start_runner
 from sbxtui.services.sync.before import flushed
 
 _WAIT_MS = 45_000
+# A client that asks again by itself need not wait.
+_TASK_WAIT_MS = 5_000
 
 
 async def exec_(call: Call) -> Reply:
@@ -41,19 +42,10 @@ async def run(call: Call) -> Reply:
     line, words = call.args.text("command"), call.args.words("args")
     # Its variables are the sandbox's, so that everything in it sees the same.
     command = dataclasses.replace(command_of(call, [line, *words] if words else line), env={})
-    options = options_of(call)
-    out, err = Clip(_keep(call)), Clip(_keep(call))
-
-    async def take(channel: str, data: bytes) -> None:
-        (err if channel == "err" else out).add(data)
-
+    options, stdin = options_of(call), stdin_of(call)
     # If this process is killed, the runner ends the sandbox.
     await asyncio.to_thread(start_runner, call.settings.home)
-    name = call.args.text("name") or None
-    result = await call.services.one_shots.run(
-        name, options, command, stdin=stdin_of(call), on_output=take, on_progress=call.telling()
-    )
-    return reply_of(call, Watched(out, err, exit=exit_of(result)))
+    return await _waited(call, RunningOnce(call, options, command, stdin, keep_bytes=_keep(call)))
 
 
 def command_of(call: Call, argv: Sequence[str] | str, *, is_bounded: bool = True) -> Command:
@@ -106,9 +98,14 @@ async def _run(call: Call, argv: Sequence[str] | str) -> Reply:
     row = await call.sandbox()
     command, stdin = command_of(call, argv), stdin_of(call)
     await see_saved(call, row)
-    running = Running(call, row, command, stdin, keep_bytes=_keep(call))
-    await running.wait(call.args.whole("wait_ms", _WAIT_MS) / 1000)
-    return reply_of(call, running.seen)
+    return await _waited(call, Running(call, row, command, stdin, keep_bytes=_keep(call)))
+
+
+async def _waited(call: Call, begun: Begun) -> Reply:
+    """How it ended, or that it goes on: as a task where the client knows those, else as a session."""
+    patience_ms = _TASK_WAIT_MS if call.client.takes_tasks else _WAIT_MS
+    await begun.wait(call.args.whole("wait_ms", patience_ms) / 1000)
+    return dataclasses.replace(reply_of(call, begun.seen), goes_on=begun.seen.goes_on)
 
 
 def reply_of(call: Call, seen: Watched) -> Reply:
@@ -120,30 +117,33 @@ def reply_of(call: Call, seen: Watched) -> Reply:
     return Reply(seen.as_data(), limit_bytes=limit_of(call), links=links)
 
 
-_COMMAND = Param("command", help="Program to run, found by PATH", is_required=True)
-_LINE = Param("command", help="Shell line (bash where there is one)", is_required=True)
+_COMMAND = Param("command", help="Program, found by PATH", is_required=True)
+_LINE = Param("command", help="Shell line", is_required=True)
 _ARGS = Param("args", Kind.WORDS, "Its arguments, passed on as they are")
-_PLACE = (common.CWD, common.ENV, common.USER)
-_INPUT = (common.STDIN, common.STDIN_BASE64)
-_LIMITS = (common.TIMEOUT_MS, common.TIMEOUT, common.WAIT_MS, common.MAX_BYTES)
+_LIMITS = (common.TIMEOUT, common.WAIT_MS)
+_SELDOM = (common.TIMEOUT_MS, common.MAX_BYTES, common.STDIN_BASE64)
 
 TOOLS = (
     Tool(
         "sandbox_run",
-        Toolset.CORE,
+        Toolset.ONCE,
         Effect.ADDS,
-        "Make a sandbox for one command, run it, tell what it said, and remove the sandbox.",
+        "Make a sandbox, run one command in it, remove it. Still running after wait_ms: a session as of sandbox_exec, "
+        "which ends with this server; the sandbox goes once its end was told.",
         run,
         (
             _LINE,
-            dataclasses.replace(_ARGS, help="With these, command is a program instead of a shell line"),
-            dataclasses.replace(common.NAME, help="What to call it while it lives", is_required=False),
-            *CREATE_PARAMS,
-            common.CWD,
-            *_INPUT,
-            common.TIMEOUT_MS,
-            common.TIMEOUT,
-            common.MAX_BYTES,
+            dataclasses.replace(_ARGS, help="With these, command is a program, not a shell line"),
+            *USUAL_PARAMS,
+            common.STDIN,
+            *_LIMITS,
+            *rare(
+                dataclasses.replace(common.NAME, help="What to call it while it lives", is_required=False),
+                common.CWD,
+                *_SELDOM,
+                *PLATFORM_PARAMS,
+                *FURTHER_PARAMS,
+            ),
         ),
         reaches_out=True,
     ),
@@ -154,16 +154,25 @@ TOOLS = (
         "Run a program in a sandbox, without a shell. Still running after wait_ms: state is running, and session_id is "
         "what sandbox_exec_poll takes. A failing program is no error: see exit_code.",
         exec_,
-        (common.NAME, _COMMAND, _ARGS, *_PLACE, *_INPUT, *_LIMITS),
+        (
+            common.NAME,
+            _COMMAND,
+            _ARGS,
+            common.CWD,
+            common.ENV,
+            common.STDIN,
+            *_LIMITS,
+            *rare(*_SELDOM, common.USER),
+        ),
         reaches_out=True,
     ),
     Tool(
         "sandbox_shell",
         Toolset.CORE,
         Effect.ADDS,
-        "Run a shell line in a sandbox; else as sandbox_exec.",
+        "Run a shell line in a sandbox (bash where there is one); else as sandbox_exec.",
         shell,
-        (common.NAME, _LINE, *_PLACE, *_INPUT, *_LIMITS),
+        (common.NAME, _LINE, common.CWD, *_LIMITS, *rare(common.ENV, common.STDIN, *_SELDOM, common.USER)),
         reaches_out=True,
     ),
 )

@@ -12,7 +12,7 @@ from sbxtui.mcp_server import common
 from sbxtui.mcp_server.call import Call
 from sbxtui.mcp_server.clip import Clip
 from sbxtui.mcp_server.paging import CURSOR, LIMIT, page
-from sbxtui.mcp_server.params import Kind, Param
+from sbxtui.mcp_server.params import Kind, Param, rare
 from sbxtui.mcp_server.reply import Image, Reply
 from sbxtui.mcp_server.tool import Effect, Tool, Toolset
 from sbxtui.mcp_server.tools_exec import decoded, limit_of
@@ -154,7 +154,7 @@ async def _once(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-_PATH = Param("path", help="Absolute, or relative to the sandbox's working folder", is_required=True)
+_PATH = Param("path", help="Absolute, or from the working folder on", is_required=True)
 _SRC = Param("src", help="Path to take", is_required=True, aliases=("from",))
 _DST = Param("dst", help="Path to make; an existing folder takes it in", is_required=True, aliases=("to",))
 _ENCODING = Param("encoding", help="text if left out", choices=("text", _BASE64))
@@ -185,8 +185,10 @@ TOOLS = (
             _PATH,
             Param("content", help="What it shall hold", is_required=True),
             _ENCODING,
-            Param("mode", help="Octal permission bits"),
-            Param("if_sha256", help="Only if it has this digest now; none: only if it is not there"),
+            *rare(
+                Param("mode", help="Octal permission bits"),
+                Param("if_sha256", help="Only if it has this digest now; none: only if it is not there"),
+            ),
         ),
     ),
     Tool(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 
 from sbxtui.core.documents import inspected_json, registration_json, sandbox_json
-from sbxtui.core.errors import SandboxNotFound
+from sbxtui.core.errors import SandboxNotFound, SbxError, Unsupported
 from sbxtui.core.filters import parse_filter
-from sbxtui.core.model import Sandbox
+from sbxtui.core.model import Registration, Sandbox
 from sbxtui.mcp_server import common
 from sbxtui.mcp_server.call import Call
-from sbxtui.mcp_server.creating import CREATE_PARAMS, options_of
+from sbxtui.mcp_server.creating import FURTHER_PARAMS, PLATFORM_PARAMS, USUAL_PARAMS, options_of
 from sbxtui.mcp_server.paging import CURSOR, LIMIT, page
-from sbxtui.mcp_server.params import Kind, Param
+from sbxtui.mcp_server.params import Kind, Param, rare
 from sbxtui.mcp_server.reply import Reply
 from sbxtui.mcp_server.tool import Effect, Tool, Toolset
 from sbxtui.services.losses import loss_words
@@ -26,7 +27,8 @@ _TARGETS = tuple(goal.value for goal in Goal)
 async def create(call: Call) -> Reply:
     """Make a sandbox and wait until it answers."""
     name = call.args.text("name") or None
-    row = await call.services.launcher.create(name, options_of(call), on_progress=call.telling())
+    # Whoever is told that it failed makes another one: nobody would look for this one.
+    row = await call.services.launcher.create(name, options_of(call), on_progress=call.telling(), takes_back=True)
     return Reply({**registration_json(row), "state": "RUNNING"})
 
 
@@ -56,7 +58,8 @@ async def list_(call: Call) -> Reply:
     """All sandboxes with their live state."""
     wanted = parse_filter(call.args.text("filter"))
     now = call.services.store.now()
-    found = [one for one in await _live(call) if wanted.matches(one, now)]
+    spent = partial(call.services.costs.spent_usd, call.services.context)
+    found = [one for one in await _live(call) if wanted.matches(one, now, spent)]
     shown = [one for one in found if call.args.flag("all") or not one.state.is_gone]
     part, more = page(call, shown)
     return Reply({"context": call.services.context.name, "sandboxes": [sandbox_json(one) for one in part], **more})
@@ -79,7 +82,17 @@ async def inspect(call: Call) -> Reply:
     record = await call.services.sandboxes.record(row.id)
     links = await asyncio.to_thread(call.services.links.of, row.context, row.id)
     told = [{"kind": link.kind, "spec": dict(link.spec), "running": link.is_served} for link in links]
-    return Reply({**inspected_json(row, record), "links": told})
+    return Reply({**inspected_json(row, record), "links": told, "secrets": await _secrets(call, row)})
+
+
+async def _secrets(call: Call, row: Registration) -> list[dict[str, object]]:
+    """Names of its secrets, and where each may go; what is in them is nobody's business here."""
+    try:
+        return [{"name": one.key, "hosts": list(one.places)} for one in await call.services.secrets.list(row)]
+    except SbxError as exc:
+        if not isinstance(exc, Unsupported):
+            call.warnings.append(f"its secrets are unknown: {exc.message}")
+        return []
 
 
 async def wait(call: Call) -> Reply:
@@ -120,7 +133,12 @@ CREATE = Tool(
     Effect.ADDS,
     "Make a sandbox and wait until it answers. It lives until sandbox_remove, also when this client is gone.",
     create,
-    (_NEW_NAME, *CREATE_PARAMS, Param("workdir", help="Working folder of commands (/work)")),
+    (
+        _NEW_NAME,
+        *USUAL_PARAMS,
+        *PLATFORM_PARAMS,
+        *rare(*FURTHER_PARAMS, Param("workdir", help="Working folder of commands (/work)")),
+    ),
 )
 
 TOOLS = (
@@ -133,7 +151,7 @@ TOOLS = (
         "List sandboxes with their live state.",
         list_,
         (
-            Param("filter", help="Like `state:run age<1h label=team=blue !image:py text`"),
+            Param("filter", help="Like `state:run age<1h cost>.1 label=team=blue !image:py text`"),
             Param("all", Kind.FLAG, "Also those that ended"),
             LIMIT,
             CURSOR,
@@ -144,7 +162,7 @@ TOOLS = (
         "sandbox_inspect",
         Toolset.OBSERVE,
         Effect.READS,
-        "All that is known of a sandbox: the control plane's record, its network, its syncs and forwards.",
+        "All that is known of a sandbox: its record, network, syncs, forwards, and names of secrets.",
         inspect,
         (common.NAME,),
     ),

@@ -1,9 +1,10 @@
-"""Tools for what is kept true between this machine and a sandbox: folders in sync, ports forwarded."""
+"""Tools for what is kept true of a sandbox from this machine: folders in sync, ports forwarded, kept awake."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 
 from sbxtui.core.errors import UsageError
 from sbxtui.core.ports import PortPair
@@ -13,10 +14,11 @@ from sbxtui.mcp_server.call import Call
 from sbxtui.mcp_server.params import Kind, Param
 from sbxtui.mcp_server.reply import Reply
 from sbxtui.mcp_server.tool import Effect, Tool, Toolset
+from sbxtui.services.awake import UNTIL_JOB, awake_spec
 from sbxtui.services.forward.listeners import bind_all
 from sbxtui.services.forward.model import facts_of, specs_of
 from sbxtui.services.sync.model import Mode
-from sbxtui.services.sync.syncs import SyncSpec
+from sbxtui.services.sync.spec import SyncSpec
 from sbxtui.store.links import Wanted
 
 
@@ -87,6 +89,16 @@ async def ports(call: Call) -> Reply:
     return Reply({"name": row.name, "ports": told, "untrusted": True})
 
 
+async def keep_awake(call: Call) -> Reply:
+    """Keep a sandbox from being suspended for want of traffic, or let it be."""
+    row, until = await call.sandbox(), call.args.text("until")
+    if until == "stop":
+        await call.services.keep_awake.stop(row)
+        return Reply({"name": row.name, "kept_awake": False})
+    link = await call.services.keep_awake.start(row, awake_spec(until or UNTIL_JOB, datetime.now(UTC)))
+    return Reply({"name": row.name, "kept_awake": True, **link.spec})
+
+
 _SYNC_ACTIONS = ("start", "status", "flush", "pause", "resume", "conflicts", "stop")
 
 TOOLS = (
@@ -105,6 +117,7 @@ TOOLS = (
             Param("mode", help="start: which way changes go (push)", choices=tuple(mode.value for mode in Mode)),
             common.CONFIRM,
         ),
+        looks=("status", "conflicts"),
     ),
     Tool(
         "sandbox_forward",
@@ -118,6 +131,7 @@ TOOLS = (
             Param("port", Kind.WHOLE, "The sandbox's port", least=1, most=65_535, aliases=("remote_port",)),
             Param("local_port", Kind.WHOLE, "This machine's port (any free one)", least=1, most=65_535),
         ),
+        looks=("list",),
     ),
     Tool(
         "sandbox_ports",
@@ -126,5 +140,13 @@ TOOLS = (
         "Which ports are listened on inside a sandbox, and by what.",
         ports,
         (common.NAME,),
+    ),
+    Tool(
+        "sandbox_keep_awake",
+        Toolset.LINKS,
+        Effect.SETS,
+        "Keep a sandbox from being suspended while a job runs in it; it goes on without this client.",
+        keep_awake,
+        (common.NAME, Param("until", help="job (the default), 2h, a time; `stop` lets it fall asleep")),
     ),
 )

@@ -23,6 +23,8 @@ from sbxtui.mcp_server.tools_exec import limit_of
 _TAIL = 200
 _FOLLOW_MS = 5_000
 _SHORT_JOB = 8
+# Nothing was said a hundred years ago, and not long before that the calendar begins.
+_ALL_MINUTES = 100 * 366 * 1_440
 
 
 async def read(call: Call) -> Reply:
@@ -45,7 +47,7 @@ def _query(call: Call) -> LogQuery:
         source = LogSource.CLOUDWATCH
     since = parse_instant(args.text("since"), now) if "since" in args else None
     if "since_minutes" in args:
-        since = now - timedelta(minutes=args.whole("since_minutes"))
+        since = now - timedelta(minutes=min(args.whole("since_minutes"), _ALL_MINUTES))
     if "session_id" in args and source is not LogSource.GUEST:
         raise UsageError("`session_id` is of the guest's own log", hint="leave `source` out")
     return LogQuery(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from datetime import UTC, datetime
 
 from sbxtui.core.documents import usage_json
+from sbxtui.core.hours import hour_json
 from sbxtui.mcp_server import common
 from sbxtui.mcp_server.call import Call
 from sbxtui.mcp_server.params import Kind, Param
@@ -16,9 +18,10 @@ _LONGEST_S = 45.0
 
 
 async def sample(call: Call) -> Reply:
-    """Of one sandbox, now."""
-    row = await call.sandbox()
-    return Reply({"name": row.name, **usage_json(await call.services.metrics.sample(row))})
+    """Of one sandbox, now, and what was seen in the last hour."""
+    row, metrics = await call.sandbox(), call.services.metrics
+    usage, history = await metrics.sample(row), await metrics.last_hour(row)
+    return Reply({"name": row.name, **usage_json(usage), "last_hour": hour_json(history, datetime.now(UTC))})
 
 
 async def all_(call: Call) -> Reply:
@@ -30,7 +33,8 @@ async def all_(call: Call) -> Reply:
         {
             "name": one.sandbox.name,
             "state": one.sandbox.state.value,
-            **({"usage": usage_json(one.usage)} if one.usage is not None else {"note": one.why}),
+            **({"usage": usage_json(one.usage)} if one.usage is not None else {}),
+            **({"note": one.why} if one.why else {}),
         }
         for one in found
     ]
@@ -56,7 +60,7 @@ async def stream(call: Call) -> Reply:
         call.warnings.append(f"cut after {_LONGEST_S:.0f} s: {len(found)} of {count} samples")
     resting = found.count(None)
     if resting:
-        call.warnings.append(f"{resting} samples left out: the sandbox was idle, and asking would have kept it awake")
+        call.warnings.append(f"{resting} samples left out: asking then would have kept the sandbox awake")
     return Reply({"name": row.name, "samples": [one for one in found if one is not None]})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from sbxtui.core.model import MEMORY_SIZES_MIB, VCPUS_BY_MEMORY_MIB, ContextKind
 from sbxtui.mcp_server.call import Call
 from sbxtui.mcp_server.facts import checks, runtime_facts
@@ -32,12 +30,13 @@ async def capabilities(call: Call) -> Reply:
     """What sandboxes of this context can be."""
     context = call.services.context
     is_local = context.kind is ContextKind.LOCAL
-    own_network = not is_local or await asyncio.to_thread(has_own_network, call.settings.home, context)
+    # Small files of this machine: a thread, which waits for its turn, would cost more.
+    own_network = has_own_network(call.settings.home, context)
     return Reply(
         {
             "context": context.name,
             "kind": context.kind.value,
-            "isolation": call.services.planes.isolation_words(context),
+            "isolation": call.services.planes.isolation_words(context) or "not known before the first sandbox",
             "memory_mib": list(MEMORY_SIZES_MIB),
             "cpus_by_memory_mib": {str(size): cpus for size, cpus in VCPUS_BY_MEMORY_MIB.items()},
             "network": {"default": "none" if is_local else "the image's egress", "is_enforced": own_network},

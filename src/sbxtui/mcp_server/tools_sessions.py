@@ -12,7 +12,7 @@ from sbxtui.core.errors import TimedOut, UsageError
 from sbxtui.core.jobs import Job, TerminalSize, signal_name
 from sbxtui.mcp_server import common
 from sbxtui.mcp_server.call import Call
-from sbxtui.mcp_server.params import Kind, Param
+from sbxtui.mcp_server.params import Kind, Param, rare
 from sbxtui.mcp_server.reply import Reply
 from sbxtui.mcp_server.tool import Effect, Tool, Toolset
 from sbxtui.mcp_server.tools_exec import command_of, decoded, limit_of, reply_of, see_saved
@@ -42,6 +42,8 @@ async def poll(call: Call) -> Reply:
     job = await _session(call)
     wait_s = call.args.whole("wait_ms") / 1000
     seen = await watch(call, job, wait_s=wait_s, keep_bytes=limit_of(call), cursor=call.args.whole("cursor"))
+    if seen.exit is not None:
+        call.endings.told(job.id)
     return reply_of(call, seen)
 
 
@@ -77,6 +79,7 @@ async def close(call: Call) -> Reply:
     if not job.is_over:
         await end(call, job)
     seen = await watch(call, job, wait_s=_WRITE_S, keep_bytes=limit_of(call), cursor=call.args.whole("cursor"))
+    call.endings.told(job.id)
     return reply_of(call, seen)
 
 
@@ -84,10 +87,8 @@ async def _session(call: Call) -> Job:
     return await call.services.job_lists.find(call.args.text("session_id"))
 
 
-_SESSION = Param(
-    "session_id", help="As sandbox_exec or sandbox_exec_start gave it", is_required=True, aliases=("execSessionId",)
-)
-_CURSOR = Param("cursor", Kind.WHOLE, "Begin at this byte of its output (0); replies give the next one", least=0)
+_SESSION = Param("session_id", help="Of a reply", is_required=True, aliases=("execSessionId",))
+_CURSOR = Param("cursor", Kind.WHOLE, "From this byte of its output on (0)", least=0)
 _WAIT = Param("wait_ms", Kind.WHOLE, "Wait so long for more, or its end (0)", least=0, most=45_000)
 
 TOOLS = (
@@ -95,7 +96,7 @@ TOOLS = (
         "sandbox_exec_start",
         Toolset.CORE,
         Effect.ADDS,
-        "Begin a command and leave it running as a session, which outlives this server. With tty it has a terminal.",
+        "Begin a command and leave it running as a session, which outlives this server.",
         start,
         (
             common.NAME,
@@ -106,10 +107,12 @@ TOOLS = (
             Param("tty", Kind.FLAG, "Run it on a terminal"),
             common.CWD,
             common.ENV,
-            common.USER,
-            Param("timeout_ms", Kind.WHOLE, "Kill it after so long (never)", least=1),
             _WAIT,
-            common.MAX_BYTES,
+            *rare(
+                common.USER,
+                Param("timeout_ms", Kind.WHOLE, "Kill it after so long (never)", least=1),
+                common.MAX_BYTES,
+            ),
         ),
         reaches_out=True,
     ),
@@ -134,6 +137,7 @@ TOOLS = (
             Param("close", Kind.FLAG, "Then end its input"),
         ),
         reaches_out=True,
+        in_turn_by=_SESSION.name,
     ),
     Tool(
         "sandbox_exec_signal",
@@ -149,6 +153,6 @@ TOOLS = (
         Effect.DESTROYS,
         "End a session with everything it started; tells its output from cursor on.",
         close,
-        (_SESSION, _CURSOR, common.MAX_BYTES),
+        (_SESSION, _CURSOR, *rare(common.MAX_BYTES)),
     ),
 )

@@ -9,13 +9,9 @@ from dataclasses import dataclass
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.jobs import Channel, Job, JobExit, JobGap, JobOutput
-from sbxtui.core.model import Registration
 from sbxtui.core.text import harmless_line
 from sbxtui.mcp_server.call import Call
 from sbxtui.mcp_server.clip import Clip
-from sbxtui.services.guests import speaks_v1
-from sbxtui.services.jobnotes import exit_of
-from sbxtui.services.jobs import Command
 
 PROGRESS_EVERY_S = 5.0
 _END_S = 1.5
@@ -52,6 +48,11 @@ class Watched:
         self.out.skip(gap.end - gap.start)
         self.cursor = gap.end
 
+    @property
+    def goes_on(self) -> Job | None:
+        """The job that it still is; None when it has ended, or is none."""
+        return self.job if self.exit is None else None
+
     def as_data(self) -> dict[str, object]:
         """As a reply tells it."""
         session = {"name": self.job.sandbox, "session_id": self.job.id} if self.job is not None else {}
@@ -64,67 +65,6 @@ class Watched:
             **({"cursor": self.cursor} if session else {}),
             "untrusted": True,
         }
-
-
-class Running:
-    """A command that was begun here. It is listened to until it ends, also when the call has had its reply by then.
-
-    Cancelling `wait` ends the command; the end of this server does not end one that has become a session.
-    """
-
-    def __init__(
-        self, call: Call, row: Registration, command: Command, stdin: bytes | None, *, keep_bytes: int
-    ) -> None:
-        self.seen = Watched(Clip(keep_bytes), Clip(keep_bytes))
-        self._call = call
-        self._row = row
-        self._command = command
-        self._stdin = stdin
-        self._begun = asyncio.Event()
-        self._task = call.follow(self._run())
-
-    async def wait(self, wait_s: float) -> None:
-        """Until it has ended, or `wait_s` have passed and it runs.
-
-        Raises:
-            SbxError: It could not be begun, or the way to it was lost.
-        """
-        try:
-            async with _telling(self._call, self.seen):
-                await asyncio.wait((self._task,), timeout=wait_s)
-                await self._is_begun()
-        except asyncio.CancelledError:
-            self._call.later(self._end())
-            raise
-        if self._task.done():
-            await self._task
-
-    async def _is_begun(self) -> None:
-        """Until it is known whether it could be begun at all there is nothing to tell."""
-        beginning = asyncio.ensure_future(self._begun.wait())
-        await asyncio.wait((self._task, beginning), return_when=asyncio.FIRST_COMPLETED)
-        beginning.cancel()
-
-    async def _run(self) -> None:
-        async def take(channel: str, data: bytes) -> None:
-            self.seen.said(data, is_error=channel == Channel.ERR)
-
-        jobs = self._call.services.jobs
-        if speaks_v1(self._row):
-            result = await jobs.exec(self._row, self._command, stdin=self._stdin, on_output=take)
-        else:
-            async with jobs.begin(self._row, self._command, has_stdin=self._stdin is not None) as attachment:
-                self.seen.job = attachment.job
-                self._begun.set()
-                result = await attachment.run(stdin=self._stdin, on_output=take)
-        self.seen.exit = exit_of(result)
-
-    async def _end(self) -> None:
-        await self._is_begun()
-        if self.seen.job is None:
-            self._task.cancel()
-        else:
-            await end(self._call, self.seen.job)
 
 
 async def end(call: Call, job: Job) -> None:
@@ -143,7 +83,7 @@ async def watch(call: Call, job: Job, *, wait_s: float, keep_bytes: int, cursor:
         NotFound: Its guest knows it no more. ConnectionLost: No way to it; it goes on.
     """
     seen = Watched(Clip(keep_bytes), Clip(keep_bytes), job, cursor)
-    async with _telling(call, seen):
+    async with telling(call, seen):
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s or None):
                 await _follow(call, job, seen, until_quiet=not wait_s)
@@ -164,7 +104,7 @@ async def _follow(call: Call, job: Job, seen: Watched, *, until_quiet: bool) -> 
 
 
 @asynccontextmanager
-async def _telling(call: Call, seen: Watched) -> AsyncIterator[None]:
+async def telling(call: Call, seen: Watched) -> AsyncIterator[None]:
     """Keep a patient client patient, with the last line that was said."""
 
     async def tell() -> None:

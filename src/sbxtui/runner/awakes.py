@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from sbxtui.core.errors import SbxError
+from sbxtui.core.life import KEEP_AWAKE
 from sbxtui.core.model import Registration
 from sbxtui.identity import own_identity
 from sbxtui.runner.serving import Duty, serve
-from sbxtui.services.awake import KIND
 from sbxtui.store.links import Link
 from sbxtui.wiring import Services
 
@@ -22,7 +22,7 @@ def _trouble(error: SbxError) -> dict[str, object]:
     return {"state": "unreachable", "reason": error.message}
 
 
-DUTY = Duty("awakes", KIND, _act, _trouble)
+DUTY = Duty("awakes", KEEP_AWAKE, _act, _trouble)
 
 if __name__ == "__main__":
     raise SystemExit(serve(DUTY))

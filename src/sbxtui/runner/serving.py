@@ -16,6 +16,7 @@ from sbxtui.core.model import Registration
 from sbxtui.home import Home
 from sbxtui.runner.single import single
 from sbxtui.services.runnerctl import start_runner
+from sbxtui.services.sync.beside import beside
 from sbxtui.settings import Settings, load
 from sbxtui.store.db import Store
 from sbxtui.store.doorbell import Listener
@@ -125,7 +126,9 @@ class _Serving:
         """Act on one link until it is stopped; what keeps it from that is said of it, and it is tried again."""
         services = Services(self._settings, actor=_ACTOR, context_name=link.context)
         try:
-            await self._duty.act(services, await _row_of(services, link), link)
+            row = await _row_of(services, link)
+            async with beside(services.ports.watch(row)):
+                await self._duty.act(services, row, link)
         except SandboxNotFound as exc:
             # Its name was given up here, or it has ended: there is nothing to keep true any more.
             log.warning("%s: %s", link.sandbox, exc.message)

@@ -55,10 +55,13 @@ async def noted(
 
 
 async def follow_events(
-    home: Home, events: Events, *, after_seq: int, subject: str | None = None
+    home: Home, events: Events, *, after_seq: int, subject: str | None = None, poll_s: float = LOOKING_POLL_S
 ) -> AsyncGenerator[list[Event], None]:
-    """Batches of events after `after_seq`, in order, without a gap, for as long as somebody iterates."""
-    async with Listener(home, poll_s=LOOKING_POLL_S) as listener:
+    """Batches of events after `after_seq`, in order, without a gap, for as long as somebody iterates.
+
+    `poll_s` is how often the store is looked at where no bell rings.
+    """
+    async with Listener(home, poll_s=poll_s) as listener:
         while True:
             while batch := await asyncio.to_thread(events.list, after_seq, limit=_BATCH, subject=subject):
                 after_seq = batch[-1].seq

@@ -14,30 +14,40 @@ import logging
 import os
 import subprocess
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 
 from sbxtui.core.model import Event
 from sbxtui.core.text import iso
 from sbxtui.core.troubles import trouble_words
 from sbxtui.home import Home, private_dir
 from sbxtui.services.activity import follow_events
+from sbxtui.services.lookout import Lookout
+from sbxtui.services.sync.beside import beside
+from sbxtui.store.doorbell import IDLE_POLL_S
 from sbxtui.store.events import Events
 
 log = logging.getLogger(__name__)
 
 
 class Alarms:
-    """Trouble of one home. `hook` is a shell line; empty for none."""
+    """Trouble of one home. `hook` is a shell line; empty for none. Without `lookout`, nobody looks for any here."""
 
-    def __init__(self, home: Home, events: Events, hook: str) -> None:
+    def __init__(self, home: Home, events: Events, hook: str, lookout: Lookout | None = None) -> None:
         self._home = home
         self._events = events
         self._hook = hook
+        self._lookout = lookout
+
+    def looking(self) -> AbstractAsyncContextManager[None]:
+        """Look for trouble beside a block: much of it comes to light only where somebody looks."""
+        return beside() if self._lookout is None else beside(self._lookout.keep())
 
     async def follow(self, after_seq: int | None = None) -> AsyncGenerator[tuple[Event, str], None]:
         """Each event after one, or from now on, that is trouble, with its words; ends only when closed."""
         newest = await asyncio.to_thread(self._events.latest_seq) if after_seq is None else after_seq
-        async with aclosing(follow_events(self._home, self._events, after_seq=newest)) as batches:
+        # A bell tells of an event at once; without bells, a second later is soon enough.
+        batches = follow_events(self._home, self._events, after_seq=newest, poll_s=IDLE_POLL_S)
+        async with aclosing(batches):
             async for batch in batches:
                 for event in batch:
                     if words := trouble_words(event):

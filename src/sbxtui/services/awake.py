@@ -14,21 +14,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sbxtui.core.errors import Conflict, GuestUnreachable, Throttled, UsageError
+from sbxtui.core.life import KEEP_AWAKE
+from sbxtui.core.logs import parse_instant
 from sbxtui.core.model import Context, Registration, SandboxState
-from sbxtui.core.pricing import prices_for
+from sbxtui.core.pricing import prices_for, usd_text
 from sbxtui.core.text import iso
 from sbxtui.home import Home
 from sbxtui.services.guests import Guests
-from sbxtui.services.jobs import Jobs
+from sbxtui.services.lookout import Lookout
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.runnerctl import start_runner
 from sbxtui.services.standing import is_wanted, rest
-from sbxtui.services.troubles import Troubles
 from sbxtui.store.doorbell import Listener
 from sbxtui.store.events import Events
 from sbxtui.store.links import Link, Links, Wanted
 
-KIND = "keep-awake"
 UNTIL_JOB = "job"
 DEADLINE = timedelta(hours=8)
 # So many looks in each idle window: one that fails must not be the last.
@@ -64,6 +64,30 @@ class AwakeSpec:
         )
 
 
+def awake_spec(
+    until: str, now: datetime, *, deadline: timedelta = DEADLINE, budget_usd: float | None = None
+) -> AwakeSpec:
+    """What a person says: until `job`, `2h` from now on, or an instant.
+
+    Raises:
+        UsageError: It is none of them.
+    """
+    instant = None
+    if until != UNTIL_JOB:
+        found = parse_instant(until, now)
+        # A span is one that has passed, where logs are read.
+        instant = found if "-" in until or ":" in until else now + (now - found)
+    return AwakeSpec(instant, now + deadline, budget_usd)
+
+
+def until_words(link: Link) -> str:
+    """Until when a link keeps its sandbox awake, for people."""
+    spec = AwakeSpec.of(link.spec)
+    until = "while a job runs" if spec.until is None else f"until {iso(spec.until)}"
+    most = f", for {usd_text(spec.budget_usd)} at most" if spec.budget_usd is not None else ""
+    return f"{until}, at the latest until {iso(spec.deadline)}{most}"
+
+
 class KeepAwake:
     """Sandboxes of one context that are kept awake."""
 
@@ -73,8 +97,7 @@ class KeepAwake:
         context: Context,
         planes: ControlPlanes,
         guests: Guests,
-        jobs: Jobs,
-        troubles: Troubles,
+        lookout: Lookout,
         links: Links,
         events: Events,
         actor: str,
@@ -83,8 +106,7 @@ class KeepAwake:
         self._context = context
         self._planes = planes
         self._guests = guests
-        self._jobs = jobs
-        self._troubles = troubles
+        self._lookout = lookout
         self._links = links
         self._events = events
         self._actor = actor
@@ -104,7 +126,7 @@ class KeepAwake:
         link = await asyncio.to_thread(
             lambda: self._links.take(
                 context=row.context,
-                kind=KIND,
+                kind=KEEP_AWAKE,
                 sandbox=row.name,
                 sandbox_id=row.id,
                 spec=spec.as_row(),
@@ -118,7 +140,7 @@ class KeepAwake:
 
     async def stop(self, row: Registration) -> bool:
         """Let it fall asleep again; False when nothing kept it awake."""
-        link = await asyncio.to_thread(self._links.find, row.context, KIND, row.id)
+        link = await asyncio.to_thread(self._links.find, row.context, KEEP_AWAKE, row.id)
         if link is None:
             return False
         if link.is_wanted:
@@ -129,7 +151,7 @@ class KeepAwake:
 
     def list(self, context: str) -> list[Link]:
         """What is kept awake, and what was until it ended by itself."""
-        return self._links.list(KIND, context)
+        return self._links.list(KEEP_AWAKE, context)
 
     async def run(self, row: Registration, link: Link) -> None:
         """Act on a link until it is over; what the runner does."""
@@ -161,9 +183,7 @@ class KeepAwake:
         return True, "" if is_busy or spec.until is not None else "no job runs any more"
 
     async def _is_busy(self, row: Registration) -> bool:
-        jobs = await self._jobs.list(row)
-        await self._troubles.note_jobs(row, jobs)
-        return any(not job.is_over for job in jobs)
+        return any(not job.is_over for job in await self._lookout.look_at(row))
 
     def _spent_usd(self, row: Registration, link: Link, now: datetime, scale: float) -> float:
         memory = row.facts.get("memory_mib")

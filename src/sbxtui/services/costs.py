@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sbxtui.core.jobs import Job
-from sbxtui.core.life import Bill, bill_of
+from sbxtui.core.life import Bill, bill_of, spent_usd
 from sbxtui.core.model import Context, Sandbox
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.store.jobs import JobIndex
@@ -32,3 +32,7 @@ class Costs:
         for job in jobs:
             own.setdefault(job.sandbox_id, []).append(job)
         return [bill_of(context, one, own.get(one.id, ()), now, scale=scale) for one in sandboxes]
+
+    def spent_usd(self, context: Context, sandbox: Sandbox) -> float | None:
+        """See `life.spent_usd`."""
+        return spent_usd(context, sandbox, datetime.now(UTC), scale=self._planes.time_scale(context))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sbxtui.core.model import Context, ContextKind
+from sbxtui.core.paths import at_home
 from sbxtui.core.sizing import BASE_IMAGE
 from sbxtui.settings import Settings
 from sbxtui.store.outputs import Outputs
@@ -34,7 +35,7 @@ def unused_aws_settings(settings: Settings, context: Context) -> str:
     """One line for somebody who set up AWS but acts on the local cloud; empty when there is nothing to say."""
     if context.kind is not ContextKind.LOCAL:
         return ""
-    infra_file = settings.seed_infra_state_file.expanduser()
+    infra_file = at_home(settings.seed_infra_state_file)
     if settings.image_arn.startswith("arn:"):
         found = f"{settings.sources.get('image_arn', 'the settings')} names an image on AWS"
     elif infra_file.exists():

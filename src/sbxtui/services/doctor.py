@@ -15,7 +15,7 @@ from sbxtui._version import __version__
 from sbxtui.control.local import find_local_cloud, local_cloud_log
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Context, ContextKind
-from sbxtui.core.text import counted, harmless_line, short_size
+from sbxtui.core.text import counted, short_size
 from sbxtui.home import private_dir
 from sbxtui.services.network import has_own_network
 from sbxtui.services.planes import ControlPlanes
@@ -53,6 +53,7 @@ async def examine(patient: Patient) -> list[Check]:
         ("store", _store),
         ("context", _context),
         ("isolation", _isolation),
+        ("limits", _limits),
         ("network", _network),
         ("disk", _disk),
     ]
@@ -121,10 +122,16 @@ async def _isolation(patient: Patient) -> Check:
     if cloud.runtime == "process":
         return Check("isolation", "warn", cloud.isolation, "commands run as you, on this machine: trust them")
     words = ", ".join(filter(None, (cloud.isolation, cloud.runtime_version, cloud.runtime_age)))
-    if cloud.passed_over:
-        why = harmless_line("; ".join(cloud.passed_over))
+    if why := cloud.shortfall.words:
         return Check("isolation", "warn", f"{words}; stronger ones do not work: {why}", "`sbx local setup`")
     return Check("isolation", "ok", words)
+
+
+async def _limits(patient: Patient) -> Check:
+    if patient.context().kind is ContextKind.AWS:
+        return Check("limits", "ok", "the account's own: 8 hours a sandbox, and its quotas")
+    cloud = find_local_cloud(patient.settings.home)
+    return Check("limits", "ok", cloud.mode_words if cloud else "unknown: the local cloud does not run")
 
 
 async def _network(patient: Patient) -> Check:

@@ -12,10 +12,14 @@ from time import monotonic
 from sbxguest.tree import TreeReport
 from sbxtui.core.errors import FileMissing, SbxError, UsageError
 from sbxtui.core.model import FileInfo, Registration
+from sbxtui.core.paths import is_folder
 from sbxtui.guest.files import GuestFiles
 from sbxtui.services.guests import Guests
 from sbxtui.services.localfiles import OnBytes, batches, cannot_write, download_file, local_stat, read_local
 from sbxtui.store.events import Events
+
+# What is meant where no path is named.
+_WORK_FOLDER = "the work folder"
 
 
 class Files:
@@ -196,7 +200,7 @@ class Files:
 
 def _check_recursive(source: str, is_recursive: bool) -> None:
     if not is_recursive:
-        raise UsageError(f"{source} is a folder", hint="add -r to copy folders")
+        raise UsageError(f"{source or _WORK_FOLDER} is a folder", hint="add -r to copy folders")
 
 
 @contextlib.contextmanager
@@ -227,7 +231,7 @@ async def _place_in(files: GuestFiles, target: str, name: str) -> str:
 
 def _local_place(target: str, name: str) -> Path:
     # A trailing slash promises a folder: joining makes a missing one fail instead of becoming a file.
-    return Path(target) / name if Path(target).is_dir() or target.endswith("/") else Path(target)
+    return Path(target) / name if is_folder(Path(target)) or target.endswith("/") else Path(target)
 
 
 def _make_folder(folder: Path) -> None:

@@ -26,6 +26,7 @@ from sbxtui.core.model import (
     SandboxState,
 )
 from sbxtui.core.text import reason_words
+from sbxtui.core.usage import unnoticed_s
 from sbxtui.guest.client import GuestClient
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.tokens import TokenService
@@ -168,6 +169,11 @@ class Guests:
             revive=partial(self._planes.revive, self._context),
         )
 
+    @property
+    def time_scale(self) -> float:
+        """How much faster than the platform's its sandboxes' idle windows pass."""
+        return self._planes.time_scale(self._context)
+
     async def state(self, registration: Registration) -> SandboxState:
         """Its state, as the control plane says now; asking wakes nothing.
 
@@ -179,6 +185,14 @@ class Guests:
         if record.state.is_gone:
             raise _explanation(registration.name, record) or SandboxNotFound(f"`{registration.name}` is gone")
         return record.state
+
+    def unnoticed_s(self, registration: Registration) -> float:
+        """For how long after it last did something a sandbox may be asked without being kept awake; maybe for ever."""
+        return unnoticed_s(registration.request.idle, self._planes.time_scale(self._context))
+
+    async def runs(self, registration: Registration) -> bool:
+        """Whether it runs, as the control plane says now; raises as `state`."""
+        return await self.state(registration) is SandboxState.RUNNING
 
     async def _check_there(self, registration: Registration) -> None:
         """Check that a sandbox whose guest does not answer has not ended; a plane that does not answer says nothing.

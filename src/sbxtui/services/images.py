@@ -28,5 +28,9 @@ async def active_version(plane: ControlApi, arn: str) -> ImageVersion:
     if not usable:
         name = arn.rsplit(":", 1)[-1]
         raise ImageNotFound(f"image `{name}` has no version that can be launched", hint="`sbx image ls` lists images")
-    newest = max(usable, key=lambda one: tuple(int(part) for part in one.version.split(".") if part.isdigit()))
-    return await plane.image_version(arn, newest.version)
+    return await plane.image_version(arn, max(usable, key=version_number).version)
+
+
+def version_number(version: ImageVersion) -> tuple[int, ...]:
+    """By which versions are older and newer: `10.0` comes after `9.0`."""
+    return tuple(int(part) for part in version.version.split(".") if part.isdigit())

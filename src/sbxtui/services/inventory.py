@@ -11,9 +11,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sbxtui.control.api import ControlApi
 from sbxtui.core.errors import SbxError
 from sbxtui.core.kills import Kills
 from sbxtui.core.model import (
@@ -31,6 +30,9 @@ from sbxtui.services.lives import Lives
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.reasons import ENDED, Reasons
 from sbxtui.store.registry import Registry
+
+if TYPE_CHECKING:
+    from sbxtui.control.api import ControlApi
 
 # A listing may not show yet what was launched a moment ago.
 _LISTING_LAG = timedelta(seconds=60)
@@ -73,6 +75,7 @@ class Inventories:
         self._reasons = reasons
         self._lives = lives
         self._saved: dict[str, Inventory] = {}
+        self._last: dict[str, Inventory] = {}
 
     async def live(self, context: Context) -> Inventory:
         """Ask the control plane. When that fails, the tracked rows come back with state UNKNOWN and the error."""
@@ -93,7 +96,13 @@ class Inventories:
         rows = [changed.get(row.name, row) for row in rows]
         inventory = Inventory(context, tuple(await self._with_reasons(context, plane, rows, sandboxes)), seen_at)
         await self._keep(inventory)
+        self._last[context.name] = inventory
         return inventory
+
+    async def recent(self, context: Context, *, within_s: float) -> Inventory:
+        """As `live`; what was answered to anybody here less than `within_s` ago is good enough."""
+        last = self._last.get(context.name)
+        return last if last is not None and _age(last).total_seconds() < within_s else await self.live(context)
 
     async def _keep(self, inventory: Inventory) -> None:
         """Write the cache, unless it would tell what it does already."""

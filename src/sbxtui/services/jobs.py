@@ -120,11 +120,14 @@ class Jobs:
             has_stdin: Give it an input that somebody may write to later.
 
         Raises:
-            SbxError: It did not begin; as `exec`.
+            SbxError: It did not begin; as `exec`. ConnectionLost: It may have; the hint says how to come to it.
         """
         _check_jobs(row)
-        async with self._guests.connect(row) as guest:
-            return await self._begin(guest, row, command, has_stdin=has_stdin, holds=False)
+        try:
+            async with self._guests.connect(row) as guest:
+                return await self._begin(guest, row, command, has_stdin=has_stdin, holds=False)
+        except ConnectionLost as exc:
+            raise reattachable(exc, row.name) from exc
 
     @asynccontextmanager
     async def begin(self, row: Registration, command: Command, *, has_stdin: bool = True) -> AsyncIterator[Attachment]:
@@ -167,6 +170,14 @@ class Jobs:
     async def known(self, context: str, sandbox_id: str | None = None) -> list[Job]:
         """The jobs the index knows, oldest first; asks nobody. What runs is as of when it was last looked at."""
         return await asyncio.to_thread(self._index.list, context, sandbox_id)
+
+    async def is_noted(self, job: Job, kind: str) -> bool:
+        """Whether something was done to a job by somebody here, as events tell it: `job.signal`."""
+        return await asyncio.to_thread(self._index.is_noted, job, kind)
+
+    async def open_ones(self, context: str) -> list[Job]:
+        """The jobs of a context that nobody here saw end; asks nobody."""
+        return await asyncio.to_thread(lambda: self._index.list(context, only_open=True))
 
     async def list(self, row: Registration) -> list[Job]:
         """Every job of a sandbox, oldest first: what its guest says, and what the index knows beyond that.

@@ -1,7 +1,7 @@
 """Following the jobs of one sandbox as they come and go.
 
-Watching is not work: the guest is asked when a person asks, and on while something runs there. What other faces begin
-is heard of through the store.
+Watching is not work: the guest is asked when a person asks, and on while something runs there and asking keeps it no
+more awake. What other faces begin is heard of through the store.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import AsyncGenerator, Mapping
 
 from sbxtui.core.jobs import Job, JobState
 from sbxtui.core.model import Registration, SandboxState
+from sbxtui.core.usage import RESTING
 from sbxtui.home import Home
 from sbxtui.services.joblist import JobListing, JobLists
 from sbxtui.services.jobs import Jobs
+from sbxtui.services.looks import Looks
 from sbxtui.services.troubles import Troubles
 from sbxtui.store.doorbell import LOOKING_POLL_S, Listener
 from sbxtui.store.jobs import is_told
@@ -28,12 +30,13 @@ class JobWatch:
     """Looks at the jobs of a sandbox again and again, every `every_s` while something runs there."""
 
     def __init__(
-        self, home: Home, lists: JobLists, jobs: Jobs, troubles: Troubles, *, every_s: float = _EVERY_S
+        self, home: Home, lists: JobLists, jobs: Jobs, troubles: Troubles, looks: Looks, *, every_s: float = _EVERY_S
     ) -> None:
         self._home = home
         self._lists = lists
         self._jobs = jobs
         self._troubles = troubles
+        self._looks = looks
         self._every_s = every_s
 
     async def follow(
@@ -56,7 +59,9 @@ class JobWatch:
                 is_asked, has_looked = False, True
                 jobs = tuple(_as_before(job, told.get(job.id)) for job in listing.jobs)
                 told = {job.id: job for job in jobs}
-                await self._troubles.note_jobs(row, jobs)
+                if not listing.problems:
+                    # What could not be asked is not silent.
+                    await self._troubles.note_jobs(row, jobs)
                 yield JobListing(jobs, listing.problems)
                 is_busy = any(job.state in (JobState.RUNNING, JobState.STARTING) for job in listing.jobs)
                 await asyncio.sleep(_SHORTEST_PAUSE_S)
@@ -76,9 +81,13 @@ class JobWatch:
         noted = await self._jobs.known(row.context, row.id)
         # What began since the last look may have ended by now: only its guest can tell all of it.
         is_new = told is not None and any(job.id not in told for job in noted)
-        if state is SandboxState.RUNNING and not is_asked and not is_new and all(job.is_over for job in noted):
+        if is_asked or is_new or state is not SandboxState.RUNNING:
+            return await self._lists.of(row, state)
+        if all(job.is_over for job in noted):
             return JobListing(tuple(noted))
-        return await self._lists.of(row, state)
+        if await self._looks.may(row, noted):
+            return await self._lists.of(row, state)
+        return JobListing(tuple(noted), (f"`{row.name}` is {RESTING}; its jobs are as last known",))
 
 
 def _as_before(job: Job, before: Job | None) -> Job:

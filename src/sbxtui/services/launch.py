@@ -11,13 +11,14 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sbxtui.control.api import ControlApi
 from sbxtui.core.errors import (
     AccessDenied,
+    Conflict,
     ImageNotFound,
     NameTaken,
     NotFound,
@@ -33,7 +34,8 @@ from sbxtui.core.errors import (
 )
 from sbxtui.core.model import OLD_GUEST, Context, ContextKind, Registration, SandboxRecord, SandboxState
 from sbxtui.core.names import check_name, generate_name
-from sbxtui.core.text import iso
+from sbxtui.core.secrets import NewSecret
+from sbxtui.core.text import iso, reason_words
 from sbxtui.guest.client import GuestClient, Hello
 from sbxtui.identity import own_identity
 from sbxtui.services.defaults import LaunchDefaults
@@ -42,6 +44,7 @@ from sbxtui.services.leftovers import RETRY_AT, is_one_shot, is_unfinished
 from sbxtui.services.network import apply_at_launch
 from sbxtui.services.plan import CreateOptions, LaunchPlan, plan_launch
 from sbxtui.services.planes import ControlPlanes
+from sbxtui.services.secrets import Secrets
 from sbxtui.settings import Settings
 from sbxtui.store.registry import Registry
 from sbxtui.store.turns import taken
@@ -75,6 +78,7 @@ class Launcher:
         planes: ControlPlanes,
         registry: Registry,
         guests: Guests,
+        secrets: Secrets,
         actor: str,
     ) -> None:
         self._settings = settings
@@ -83,6 +87,7 @@ class Launcher:
         self._planes = planes
         self._registry = registry
         self._guests = guests
+        self._secrets = secrets
         self._actor = actor
 
     async def create(
@@ -92,6 +97,7 @@ class Launcher:
         *,
         on_progress: Callable[[str], None] = lambda words: None,
         make_room: Callable[[], Awaitable[None]] = nothing,
+        takes_back: bool = False,
     ) -> Registration:
         """Create a sandbox and wait until its guest answers.
 
@@ -100,12 +106,14 @@ class Launcher:
             options: What it shall be.
             on_progress: Told in words what is being done.
             make_room: Called once everything was checked, right before the name is taken.
+            takes_back: When it fails, terminate what was made, too; else whoever looks after the end of this process
+                finishes it.
 
         Returns:
             Its row, tracked and with its endpoint.
 
         Raises:
-            UsageError: A name, size or network that cannot be; nothing was made.
+            UsageError: A name, size, network or secret that cannot be; nothing was made.
             NameTaken: Another sandbox of the context has that name.
             PolicyDenied: The context cannot enforce the network; nothing was made.
             SbxError: The launch failed. When the sandbox never came to be, its name is free again; cancelling
@@ -122,9 +130,14 @@ class Launcher:
         try:
             bound = await self._run(plane, registration)
             on_progress(f"waiting for {registration.name} to answer")
-            return await self._make_ready(bound, options.origin.ready_s if options.origin else _READY_DEADLINE_S)
+            deadline_s = options.origin.ready_s if options.origin else _READY_DEADLINE_S
+            return await self._make_ready(bound, deadline_s, options.secrets)
         except asyncio.CancelledError:
-            await asyncio.shield(self._abandon(plane, registration))
+            await asyncio.shield(self._abandon(plane, registration, "cancelled while launching"))
+            raise
+        except SbxError as exc:
+            if takes_back:
+                await asyncio.shield(self._abandon(plane, registration, exc.message))
             raise
 
     async def recover(self) -> list[Registration]:
@@ -217,10 +230,14 @@ class Launcher:
             await plane.terminate(record.id)
             raise
 
-    async def _make_ready(self, registration: Registration, deadline_s: float) -> Registration:
+    async def _make_ready(
+        self, registration: Registration, deadline_s: float, secrets: Sequence[NewSecret] = ()
+    ) -> Registration:
+        await self._check_secrets_are_known(registration, secrets)
         try:
             async with self._guests.connect(registration) as guest:
                 told = await self._introduce(registration, guest, deadline_s)
+                await self._give(registration, secrets)
         except SandboxEnded as exc:
             await self._drop(registration, exc.message)
             raise
@@ -254,6 +271,22 @@ class Launcher:
             raise
         workdir = given["workdir"] or hello.workdir
         return {"guest_version": hello.guest_version, "isolation": hello.isolation, "workdir": workdir}
+
+    async def _check_secrets_are_known(self, registration: Registration, secrets: Sequence[NewSecret]) -> None:
+        """Values are written down nowhere: one that was to have secrets cannot be finished by another process."""
+        launch = registration.facts.get("launch")
+        if isinstance(launch, dict) and launch.get("secrets") and not secrets:
+            words = "only the process that launched it knew its secrets, and that is gone"
+            await self._end(registration, words)
+            raise Conflict(f"`{registration.name}` was taken back: {words}", hint="make it again")
+
+    async def _give(self, registration: Registration, secrets: Sequence[NewSecret]) -> None:
+        try:
+            for secret in secrets:
+                await self._secrets.set(registration, secret.key, secret.value, secret.hosts)
+        except SbxError as exc:
+            await self._end(registration, f"a secret could not be given: {exc.message}")
+            raise
 
     def _bind(self, registration: Registration, record: SandboxRecord) -> Registration:
         return self._registry.bind(
@@ -290,8 +323,9 @@ class Launcher:
                 record = await plane.get(registration.id)
             except SbxError:
                 continue
-            if record.state in (SandboxState.TERMINATING, SandboxState.TERMINATED):
-                return record.state_reason or "no reason given"
+            # One that is ending may tell why only once it has.
+            if record.state is SandboxState.TERMINATED or (record.state.is_gone and record.state_reason):
+                return reason_words(record.state_reason or "") or "its time was up, or somebody ended it"
 
     async def _drop(self, registration: Registration, reason: str) -> None:
         await asyncio.to_thread(self._drop_now, registration, reason)
@@ -305,13 +339,17 @@ class Launcher:
         await plane.terminate(registration.id)
         await self._drop(registration, reason)
 
-    async def _abandon(self, plane: ControlApi, registration: Registration) -> None:
+    async def _abandon(self, plane: ControlApi, registration: Registration, why: str) -> None:
         """Take back a launch its person no longer wants. What cannot be taken back now stays a row for recovery."""
         try:
             row = await asyncio.to_thread(self._registry.get, registration.context, registration.name)
+        except SandboxNotFound:
+            # What failed has taken it back already.
+            return
+        try:
             # The same token gives the sandbox that the cut call may have made, so that it can be ended.
             bound = row if row.id else await self._run(plane, row)
             await plane.terminate(bound.id)
-            await self._drop(bound, "cancelled while launching")
+            await self._drop(bound, why)
         except SbxError as exc:
             log.warning("could not take back the launch of %s: %s", registration.name, exc.message)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
-from sbxtui.core.life import CAP_TOLD, LIVED, Lived, cap_warning, life_of
+from sbxtui.core.life import CAP, CAP_TOLD, LIVED, Lived, cap_warning, life_of
 from sbxtui.core.model import Context, Registration, Sandbox
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.troubles import Troubles
@@ -42,7 +42,7 @@ class Lives:
         self, changes: Sequence[tuple[Registration, dict[str, object], list[dict[str, object]]]]
     ) -> dict[str, Registration]:
         return {
-            row.name: self._registry.note(row, facts, kind="sandbox.cap", notes=notes, actor=_PLATFORM)
+            row.name: self._registry.note(row, facts, kind=CAP, notes=notes, actor=_PLATFORM)
             for row, facts, notes in changes
         }
 

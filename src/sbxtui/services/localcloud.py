@@ -31,6 +31,13 @@ _SET_UP_DEADLINE_S = 600.0
 _ANSWER_BYTES = 64 * 1024
 # The services whose calls the local cloud answers, as AWS clients name them in their variables.
 _SERVICES = ("LAMBDA_MICROVMS", "LAMBDA_CORE", "S3", "CLOUDWATCH_LOGS", "STS")
+# A line of each shell, and how it writes what would end the quotes: a home's path may hold any character.
+_SHELLS = {
+    "sh": ("export {key}='{value}'", str.maketrans({"'": "'\\''"})),
+    "fish": ("set -gx {key} '{value}'", str.maketrans({"\\": "\\\\", "'": "\\'"})),
+    "powershell": ("$env:{key} = '{value}'", str.maketrans({"'": "''"})),
+    "cmd": ("set {key}={value}", {}),
+}
 
 
 def client_environment(home: Home, cloud: LocalCloud) -> dict[str, str]:
@@ -41,6 +48,8 @@ def client_environment(home: Home, cloud: LocalCloud) -> dict[str, str]:
     bundle = str(_write_bundle(home, cloud.ca_file))
     return {
         **{f"AWS_ENDPOINT_URL_{service}": cloud.endpoint_url for service in _SERVICES},
+        # Some operations' hosts have a prefix, and no resolver knows a loopback address with one.
+        "AWS_DISABLE_HOST_PREFIX_INJECTION": "true",
         "AWS_ACCESS_KEY_ID": cloud.credentials.access_key_id,
         "AWS_SECRET_ACCESS_KEY": cloud.credentials.secret_access_key,
         "AWS_SESSION_TOKEN": "",
@@ -48,19 +57,15 @@ def client_environment(home: Home, cloud: LocalCloud) -> dict[str, str]:
         "AWS_DEFAULT_REGION": cloud.region,
         "AWS_CA_BUNDLE": bundle,
         "SSL_CERT_FILE": bundle,
+        "REQUESTS_CA_BUNDLE": bundle,
         "NODE_EXTRA_CA_CERTS": bundle,
     }
 
 
 def shell_lines(variables: Mapping[str, str], shell: str) -> list[str]:
     """Lines that set `variables` in a shell: sh, fish, powershell or cmd."""
-    formats = {
-        "sh": "export {key}='{value}'",
-        "fish": "set -gx {key} '{value}'",
-        "powershell": "$env:{key} = '{value}'",
-        "cmd": "set {key}={value}",
-    }
-    return [formats[shell].format(key=key, value=value) for key, value in variables.items()]
+    line, escapes = _SHELLS[shell]
+    return [line.format(key=key, value=value.translate(escapes)) for key, value in variables.items()]
 
 
 async def stop(home: Home) -> bool:
@@ -126,7 +131,7 @@ async def set_up(home: Home, runsc: Path | None, say: Callable[[str], None]) -> 
     """
     if sys.platform != "linux":
         raise RuntimeUnavailable("gVisor needs Linux", hint="use an AWS context")
-    command = [sys.executable, "-m", "sbxtui.localcloud.setup"]
+    command = [sys.executable, "-P", "-m", "sbxtui.localcloud.setup"]
     command += ["--images", str(home.trees_dir / ".images"), "--cache", str(home.cache_dir)]
     command += ["--runsc", str(runsc.absolute())] if runsc else []
     try:

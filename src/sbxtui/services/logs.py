@@ -12,7 +12,6 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 
 from sbxtui.core.errors import Conflict, GuestUnreachable, SandboxNotFound, Throttled, Unsupported
-from sbxtui.core.jobs import Job
 from sbxtui.core.logs import LineMaker, LogChunk, LogLine, LogQuery, LogSource, Tail
 from sbxtui.core.model import Context, Registration, SandboxState
 from sbxtui.core.usage import may_look
@@ -116,7 +115,6 @@ class Logs:
     async def _may_ask(self, row: Registration, *, is_asked: bool) -> bool:
         """Wait until asking the sandbox keeps it no more awake than it is; False when it has ended."""
         has_slept = is_asked
-        scale = self._planes.time_scale(self._context)
         async with Listener(self._home) as bell:
             while True:
                 try:
@@ -125,13 +123,15 @@ class Logs:
                     return False
                 if state is not SandboxState.RUNNING:
                     has_slept = True
-                elif has_slept or may_look(row.request.idle, await self._own_jobs(row), datetime.now(UTC), scale=scale):
-                    # Whoever woke it did so a moment ago.
+                # Whoever woke it did so a moment ago; and what a job says in the meantime keeps it awake anyway.
+                elif has_slept or await self._is_at_work(row):
                     return True
                 await bell.wait(_LOOK_EVERY_S)
 
-    async def _own_jobs(self, row: Registration) -> list[Job]:
-        return await self._jobs.known(row.context, row.id)
+    async def _is_at_work(self, row: Registration) -> bool:
+        jobs = await self._jobs.known(row.context, row.id)
+        scale = self._planes.time_scale(self._context)
+        return any(not job.is_over for job in jobs) or may_look(row.request.idle, jobs, datetime.now(UTC), scale=scale)
 
 
 class _Reading:

@@ -10,10 +10,14 @@ from datetime import UTC, datetime
 from sbxtui.core.errors import Conflict, SbxError, Unsupported
 from sbxtui.core.jobs import Job
 from sbxtui.core.model import Context, Registration, Sandbox, SandboxState
-from sbxtui.core.usage import Usage, may_look
+from sbxtui.core.sparks import in_columns, spark
+from sbxtui.core.text import short_age
+from sbxtui.core.usage import RESTING, Usage
+from sbxtui.services.clocks import with_right_clock
 from sbxtui.services.guests import Guests, speaks_v1
 from sbxtui.services.inventory import Inventories, Inventory
 from sbxtui.services.jobs import Jobs
+from sbxtui.services.looks import Looks
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.services.troubles import Troubles
 from sbxtui.store.registry import Registry
@@ -21,12 +25,14 @@ from sbxtui.store.samples import Samples
 
 _AT_ONCE = 8
 _PATIENCE_S = 10.0
-RESTING = "idle: asking would keep it awake"
+# What the sparklines of lists show.
+SPARK_S = 300.0
+SPARK_WIDTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxUsage:
-    """A sandbox and what it uses; without `usage`, `why` says why nothing is known."""
+    """A sandbox and what it uses; `why` says why nothing is known, or nothing newer."""
 
     sandbox: Sandbox
     usage: Usage | None = None
@@ -46,6 +52,7 @@ class Metrics:
         guests: Guests,
         samples: Samples,
         troubles: Troubles,
+        looks: Looks,
     ) -> None:
         self._context = context
         self._planes = planes
@@ -55,6 +62,7 @@ class Metrics:
         self._guests = guests
         self._samples = samples
         self._troubles = troubles
+        self._looks = looks
 
     async def sample(self, row: Registration) -> Usage:
         """What a sandbox uses now; a person asks for this one, so it is asked even while it does nothing.
@@ -73,6 +81,20 @@ class Metrics:
         """What faces of this home saw of it in the last hour, oldest first, every five seconds at most."""
         return await asyncio.to_thread(self._samples.last_hour, row.context, row.id, datetime.now(UTC))
 
+    async def cpu_of_late(self, sandboxes: Sequence[Sandbox]) -> dict[str, str]:
+        """What faces of this home saw of processors in the last minutes, as a sparkline each, by id; asks nobody."""
+
+        def read() -> dict[str, str]:
+            now = datetime.now(UTC)
+            found = {}
+            for one in sandboxes:
+                points = self._samples.cpu_of_late(one.context, one.id, now, SPARK_S) if one.id else []
+                if points:
+                    found[str(one.id)] = spark(in_columns(points, now.timestamp(), SPARK_S, SPARK_WIDTH), top=100.0)
+            return found
+
+        return await asyncio.to_thread(read)
+
     async def follow(
         self, row: Registration, *, interval_s: float, is_asked: bool = True
     ) -> AsyncGenerator[Usage | None, None]:
@@ -86,10 +108,9 @@ class Metrics:
         if is_asked:
             yield await self.sample(row)
             await asyncio.sleep(interval_s)
-        scale = self._planes.time_scale(self._context)
         while True:
             jobs = await self._jobs.known(row.context, row.id)
-            yield await self.sample(row) if may_look(row.request.idle, jobs, datetime.now(UTC), scale=scale) else None
+            yield await self.sample(row) if await self._looks.may(row, jobs) else None
             await asyncio.sleep(interval_s)
 
     async def all(self) -> tuple[Inventory, list[SandboxUsage]]:
@@ -101,7 +122,6 @@ class Metrics:
         )
         by_id = {row.id: row for row in rows if row.id}
         tracked = [one for one in inventory.sandboxes if one.id in by_id and not one.state.is_gone]
-        scale = self._planes.time_scale(self._context) if tracked else 1.0
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def one(sandbox: Sandbox) -> SandboxUsage:
@@ -109,25 +129,36 @@ class Metrics:
                 return SandboxUsage(sandbox, why=sandbox.state.lower())
             async with gate:
                 own = [job for job in noted if job.sandbox_id == sandbox.id]
-                return await self._ask(sandbox, by_id[sandbox.id], own, scale)
+                return await self._ask(sandbox, by_id[sandbox.id], own)
 
         return inventory, list(await asyncio.gather(*map(one, tracked)))
 
-    async def _sample(self, row: Registration) -> Usage:
+    async def glance(self, row: Registration) -> Usage:
+        """The same with as little work for the guest as can be: CPU use is as of the last glance, if there was one.
+
+        Raises:
+            As `sample`; but a sandbox is not asked for its state before.
+        """
+        return await self._sample(row, is_quick=True)
+
+    async def _sample(self, row: Registration, *, is_quick: bool = False) -> Usage:
         if speaks_v1(row):
             raise Unsupported(
                 f"the image of `{row.name}` has an old guest, which tells nothing of what it uses",
                 hint="rebuild the image",
             )
         async with self._guests.connect(row) as guest:
-            usage = await guest.metrics.sample()
+            told = await (guest.metrics.glance() if is_quick else guest.metrics.sample())
+            usage = await with_right_clock(guest, told)
         await asyncio.to_thread(self._samples.add, row.context, row.id, usage)
         await self._troubles.note_usage(row, usage)
         return usage
 
-    async def _ask(self, sandbox: Sandbox, row: Registration, jobs: Sequence[Job], scale: float) -> SandboxUsage:
-        if not may_look(row.request.idle, jobs, datetime.now(UTC), scale=scale):
-            return SandboxUsage(sandbox, why=RESTING)
+    async def _ask(self, sandbox: Sandbox, row: Registration, jobs: Sequence[Job]) -> SandboxUsage:
+        if not await self._looks.may(row, jobs):
+            seen = await self.last_hour(row)
+            age = f"as of {short_age(datetime.now(UTC) - seen[-1].at)} ago, " if seen else ""
+            return SandboxUsage(sandbox, seen[-1] if seen else None, age + RESTING)
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return SandboxUsage(sandbox, await self._sample(row))

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from sbxtui.core.errors import ConnectionLost, SandboxNotFound, SbxError
@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 _DEFAULT_LIFE_S = 3_600
 _SPARE_LIFE_S = 300
 _LONGEST_LIFE_S = 28_800
+
+
+async def _nothing(result: ExecResult) -> None:
+    """It may go at once."""
 
 
 class OneShots:
@@ -51,15 +55,28 @@ class OneShots:
         stdin: bytes | AsyncIterator[bytes] | None = None,
         on_output: OnOutput | None = None,
         on_started: Callable[[Job], None] = lambda job: None,
+        on_ended: Callable[[ExecResult], Awaitable[None]] = _nothing,
         on_progress: Callable[[str], None] = lambda words: None,
     ) -> ExecResult:
         """Create, run, remove; the sandbox is removed however this ends, cancelling included.
+
+        Args:
+            name: What to call the sandbox while it lives; None makes a name up.
+            options: What it is to be.
+            command: What to run in it.
+            stdin: Bytes for its standard input; None gives it an empty one.
+            on_output: Called with ("out", "err" or "pty", bytes) as output arrives; then the result carries none.
+            on_started: Called with the job once it runs; never where the guest is an old one.
+            on_ended: Called when the command has ended; the sandbox stays until this returns.
+            on_progress: Called with what is being done.
 
         Raises:
             SbxError: As creating and running raise.
         """
         async with self._made(name, options, command, on_progress) as row:
-            return await self._jobs.exec(row, command, stdin=stdin, on_output=on_output, on_started=on_started)
+            result = await self._jobs.exec(row, command, stdin=stdin, on_output=on_output, on_started=on_started)
+            await on_ended(result)
+            return result
 
     @asynccontextmanager
     async def begin(
@@ -87,7 +104,7 @@ class OneShots:
     ) -> AsyncIterator[Registration]:
         life_s = options.max_duration_s or _life_s(command.timeout_s)
         options = dataclasses.replace(options, max_duration_s=life_s, purpose=ONE_SHOT)
-        row = await self._launcher.create(name, options, on_progress=on_progress)
+        row = await self._launcher.create(name, options, on_progress=on_progress, takes_back=True)
         try:
             yield row
         except ConnectionLost as exc:

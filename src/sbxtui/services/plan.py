@@ -6,18 +6,28 @@ import getpass
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sbxtui.control.api import ControlApi
-from sbxtui.core.errors import Conflict, UsageError
+from sbxtui.core.egress import parse_network
+from sbxtui.core.errors import Conflict, PolicyDenied, UsageError
 from sbxtui.core.life import BUDGET
 from sbxtui.core.model import Context, ContextKind, IdlePolicy, ImageVersion, LaunchRequest
 from sbxtui.core.pricing import longest_s, prices_for, usd_text
-from sbxtui.core.sizing import check_cpus, check_memory_mib, check_network, check_role, sized_image_name
+from sbxtui.core.secrets import NewSecret, check_new
+from sbxtui.core.sizing import (
+    check_cpus,
+    check_isolation,
+    check_memory_mib,
+    check_network,
+    check_role,
+    sized_image_name,
+)
 from sbxtui.services.defaults import LaunchDefaults
 from sbxtui.services.images import active_version, image_arn
 from sbxtui.services.network import has_own_network
+from sbxtui.services.secrets import check_can_carry
 from sbxtui.settings import Settings
 
 _AWS_IDLE = IdlePolicy(max_idle_s=900, suspended_s=28_800)
@@ -30,7 +40,9 @@ _MAX_ENV_BYTES = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CreateOptions:
-    """What a person may ask for; empty or 0 means the default. `env` goes to the guest, not into the launch payload."""
+    """What a person may ask for; empty or 0 means the default. `env` goes to the guest, not into the launch payload;
+    values of `secrets` go to the local cloud alone, and are written down nowhere before.
+    """
 
     image: str = ""
     role: str = ""
@@ -46,6 +58,8 @@ class CreateOptions:
     workdir: str = ""
     purpose: str = ""
     budget_usd: float = 0.0
+    isolation: str = ""
+    secrets: tuple[NewSecret, ...] = ()
     origin: Origin | None = None
 
 
@@ -97,7 +111,9 @@ class LaunchPlan:
     def facts(self) -> dict[str, object]:
         """What the row keeps. `launch` goes once the guest has it: a replay after a crash must give the same."""
         origin = self.options.origin
-        keeps = {"keeps_env": True} if origin and origin.has_memory else {}
+        more: dict[str, object] = {"keeps_env": True} if origin and origin.has_memory else {}
+        if self.options.secrets:
+            more["secrets"] = sorted(secret.key for secret in self.options.secrets)
         return {
             "purpose": self.options.purpose,
             **({BUDGET: self.options.budget_usd} if self.options.budget_usd else {}),
@@ -105,7 +121,7 @@ class LaunchPlan:
             "memory_mib": self.version.memory_mib,
             # Never the values: facts are shown to everybody.
             "env_names": sorted(self.env),
-            "launch": {"env": dict(self.env), "workdir": self.workdir, **keeps},
+            "launch": {"env": dict(self.env), "workdir": self.workdir, **more},
             **(origin.facts if origin else {}),
         }
 
@@ -116,17 +132,20 @@ async def plan_launch(
     """Check what was asked for and settle the rest.
 
     Raises:
-        UsageError: A size, network or environment that cannot be.
-        PolicyDenied: The context cannot enforce the network, or has no roles.
+        UsageError: A size, network, environment or secret that cannot be.
+        PolicyDenied: The context cannot enforce the network, or has no roles; or a secret could not go where it shall.
+        Unsupported: The context has no secrets.
         ImageNotFound: There is no such image, or none of its versions can be launched.
     """
     check_role(options.role, context.kind)
+    isolation = check_isolation(options.isolation, context.kind) or settings.isolation
     network = check_network(
         options.network,
         context.kind,
         options.egress_connectors,
-        has_own_network=has_own_network(settings.home, context, settings.isolation),
+        has_own_network=has_own_network(settings.home, context, isolation),
     )
+    _check_secrets(options.secrets, context, network)
     if options.memory_mib:
         check_memory_mib(options.memory_mib)
     _check_times(options)
@@ -148,7 +167,7 @@ async def plan_launch(
         is_aws=context.kind is ContextKind.AWS,
         max_duration_s=_max_duration_s(context, version, options),
         # Nobody but our local cloud reads it.
-        isolation=settings.isolation if context.kind is ContextKind.LOCAL else "",
+        isolation=isolation if context.kind is ContextKind.LOCAL else "",
     )
 
 
@@ -185,6 +204,19 @@ async def _image_version(
     if options.cpus and version.memory_mib:
         check_cpus(options.cpus, version.memory_mib)
     return version
+
+
+def _check_secrets(secrets: Sequence[NewSecret], context: Context, network: str) -> None:
+    """What cannot be given later is refused before anything is made."""
+    if not secrets:
+        return
+    check_can_carry(context, "it would be")
+    if network == "host":
+        raise PolicyDenied(
+            "without isolation a sandbox shares this machine's network, and no proxy could put a secret in",
+            hint="use an isolating runtime: `sbx doctor` tells which work here",
+        )
+    check_new(secrets, parse_network(network))
 
 
 def _check_times(options: CreateOptions) -> None:

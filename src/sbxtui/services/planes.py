@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sbxtui.control.local import LocalCloud, ensure_local_cloud, find_local_cloud, has_died
 from sbxtui.core.errors import AccessDenied, SbxError, UsageError
-from sbxtui.core.isolation import check_wish, require
+from sbxtui.core.isolation import NO_SHORTFALL, Shortfall, check_wish, require
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.settings import Settings
 from sbxtui.store.contexts import Contexts
@@ -112,7 +112,12 @@ class ControlPlanes:
         wish = self._settings.isolation
         # A flag is about one sandbox; what is written down for good is about all.
         lasting = "" if self._settings.sources.get("isolation") == "flag" else wish
-        cloud = await ensure_local_cloud(self._settings.home, time_scale=self._settings.time_scale, isolation=lasting)
+        cloud = await ensure_local_cloud(
+            self._settings.home,
+            time_scale=self._settings.time_scale,
+            isolation=lasting,
+            is_conformant=self._settings.local_conformance,
+        )
         if wish:
             check_wish(wish)
         return cloud
@@ -133,12 +138,21 @@ class ControlPlanes:
             with contextlib.suppress(SbxError):
                 await self.local_cloud()
 
+    def serves(self, context: Context) -> bool:
+        """Whether it can be asked without being started for it."""
+        return context.kind is not ContextKind.LOCAL or find_local_cloud(self._settings.home) is not None
+
     def isolation_words(self, context: Context) -> str:
         """The context's isolation in words; empty while the local cloud has not told it."""
         if context.kind is ContextKind.AWS:
             return context.isolation_words
         cloud = find_local_cloud(self._settings.home)
         return cloud.isolation if cloud else ""
+
+    def isolation_shortfall(self, context: Context) -> Shortfall:
+        """Why the context's sandboxes get less isolation than there is, as far as its local cloud has told it."""
+        cloud = find_local_cloud(self._settings.home) if context.kind is ContextKind.LOCAL else None
+        return cloud.shortfall if cloud else NO_SHORTFALL
 
     async def endpoint_tls(self, context: Context) -> ssl.SSLContext | bool:
         """How to verify the context's sandbox endpoints: our own CA locally, the system's on AWS."""

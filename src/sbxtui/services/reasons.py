@@ -11,13 +11,16 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sbxtui.control.api import ControlApi
 from sbxtui.core.errors import SandboxNotFound, SbxError
 from sbxtui.core.kills import FILE_NAME, Kills
 from sbxtui.core.model import Context, ContextKind, Registration, SandboxId, SandboxState
 from sbxtui.home import Home
 from sbxtui.store.registry import Registry
+
+if TYPE_CHECKING:
+    from sbxtui.control.api import ControlApi
 
 log = logging.getLogger(__name__)
 

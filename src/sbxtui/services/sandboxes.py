@@ -34,8 +34,10 @@ from sbxtui.core.names import check_name
 from sbxtui.core.text import harmless_line, reason_words
 from sbxtui.identity import own_identity
 from sbxtui.services.activity import noted
-from sbxtui.services.guests import Guests
+from sbxtui.services.clocks import with_right_clock
+from sbxtui.services.guests import Guests, speaks_v1
 from sbxtui.services.planes import ControlPlanes
+from sbxtui.services.troubles import Troubles
 from sbxtui.store.events import Events
 from sbxtui.store.leases import is_owner_alive
 from sbxtui.store.registry import Registry
@@ -43,6 +45,7 @@ from sbxtui.store.registry import Registry
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
+_ONE_LOOK_S = 10.0
 _CHANGE_DEADLINE_S = 60.0
 _SHOWN = 5
 _ENDING = "ending: its name is free, and it goes as soon as it has ended"
@@ -67,6 +70,7 @@ class Sandboxes:
         registry: Registry,
         events: Events,
         guests: Guests,
+        troubles: Troubles,
         actor: str,
     ) -> None:
         self._context = context
@@ -74,6 +78,7 @@ class Sandboxes:
         self._registry = registry
         self._events = events
         self._guests = guests
+        self._troubles = troubles
         self._actor = actor
 
     async def find(self, reference: str) -> Registration:
@@ -122,7 +127,17 @@ class Sandboxes:
             except Conflict as exc:
                 raise await self._guests.explain(row, exc) from exc
             await self.wait(row, Goal.READY, timeout_s=_CHANGE_DEADLINE_S)
+        await self._check_clock(row)
         return "running"
+
+    async def _check_clock(self, row: Registration) -> None:
+        """One that slept may have the time of when it fell asleep."""
+        if speaks_v1(row):
+            return
+        with contextlib.suppress(SbxError):
+            async with self._guests.connect(row) as guest:
+                usage = await with_right_clock(guest, await guest.metrics.glance())
+            await self._troubles.note_usage(row, usage)
 
     async def remove(self, row: Registration, *, is_waiting: bool = False) -> str:
         """Terminate, then forget the name and its tokens. Works on what is already gone.
@@ -186,9 +201,10 @@ class Sandboxes:
             Conflict: It was terminated, so it will never get there.
             TimedOut: It did not get there in time; it is left as it is.
         """
-        seen = "not seen"
+        seen, ends_s = "not seen", monotonic() + timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
+            # Without any time to wait it is looked at all the same: so scripts ask whether it is so now.
+            async with asyncio.timeout(max(timeout_s, _ONE_LOOK_S)):
                 while True:
                     record = await self._look(row)
                     seen = record.state.value if record else "TERMINATED"
@@ -196,6 +212,8 @@ class Sandboxes:
                         return await self._settle(row, record, goal, timeout_s)
                     if record is None or (record.state.is_gone and goal is not Goal.TERMINATED):
                         raise Conflict(f"`{row.name}` was terminated{_because(record)}, so it will not be {goal}")
+                    if monotonic() >= ends_s:
+                        raise TimeoutError
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as exc:
             raise TimedOut(f"`{row.name}` is not {goal} after {timeout_s:g} s; it is {seen.lower()}") from exc

@@ -100,15 +100,24 @@ class Secrets:
         )
 
     def _check_can(self, row: Registration) -> None:
-        if self._context.kind is not ContextKind.LOCAL:
-            raise Unsupported(
-                f"`{row.name}` is on AWS, where no proxy of ours could put a secret in on the way",
-                hint="keep it in AWS Secrets Manager, and let the sandbox's execution role read it",
-            )
+        check_can_carry(self._context, f"`{row.name}` is")
 
     async def _ask(self, method: str, row: Registration, path: str, **more: Any) -> dict[str, Any]:
         cloud = await self._planes.local_cloud()
         return await ask_local_cloud(cloud, method, f"/sandboxes/{row.id}/secrets{path}", **more)
+
+
+def check_can_carry(context: Context, who_is: str) -> None:
+    """Check that sandboxes of a context have a proxy of ours on their way out.
+
+    Raises:
+        Unsupported: They have none.
+    """
+    if context.kind is not ContextKind.LOCAL:
+        raise Unsupported(
+            f"{who_is} on AWS, where no proxy of ours could put a secret in on the way",
+            hint="keep it in AWS Secrets Manager, and let the sandbox's execution role read it",
+        )
 
 
 def _state_of(told: dict[str, Any]) -> SecretState:

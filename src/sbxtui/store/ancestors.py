@@ -11,12 +11,13 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sbxguest.tree.entry import BadRecord, State, decode_state, encode_state
+from sbxguest.tree.entry import CONTENT_AT, BadRecord, State, decode_state, encode_state
 from sbxtui.core.errors import StoreError, StoreTooNew, TimedOut
 from sbxtui.home import private_dir
 from sbxtui.store import damage, failures, locks
@@ -28,6 +29,7 @@ SCHEMA_VERSION = 1
 _BUSY_TIMEOUT_S = 15.0
 _LOCK_POLL_S = 0.02
 _KEPT_BATCHES = 1_000
+_MAX_TEXTS_BYTES = 256 * 1024**2
 # The fact of a file that it holds a record which is none.
 _DAMAGED = "damaged"
 _TABLES = (
@@ -46,6 +48,7 @@ _LATER_TABLES = (
     """CREATE TABLE IF NOT EXISTS taken (
         path BLOB PRIMARY KEY, was_there INTEGER NOT NULL, is_there INTEGER NOT NULL) WITHOUT ROWID""",
     "CREATE TABLE IF NOT EXISTS left_over (batch INTEGER PRIMARY KEY)",
+    "CREATE TABLE IF NOT EXISTS text (digest BLOB PRIMARY KEY, content BLOB NOT NULL)",
 )
 
 
@@ -172,16 +175,16 @@ class Ancestors:
 
     def base(self) -> dict[bytes, Agreed]:
         """What both sides agree on."""
-        rows = self._rows("SELECT path, local, guest FROM base")
-        with self._decoding():
+        rows = self._each_row("SELECT path, local, guest FROM base")
+        with self._decoding(), contextlib.closing(rows):
             return {path: Agreed(_solid(local), _solid(guest)) for path, local, guest in rows}
 
     def record(self, changes: Mapping[bytes, Agreed | None]) -> None:
         """Both sides agree on these paths from now on; None: that nothing is there, or nothing is known any more."""
+        if not changes:
+            return
         gone = [(path,) for path, agreed in changes.items() if agreed is None]
-        kept = [
-            (path, encode_state(one.local), encode_state(one.guest)) for path, one in changes.items() if one is not None
-        ]
+        kept = [(path, _blob(one.local), _blob(one.guest)) for path, one in changes.items() if one is not None]
         with self._transaction() as connection:
             connection.executemany("DELETE FROM base WHERE path = ?", gone)
             connection.executemany("INSERT OR REPLACE INTO base VALUES (?, ?, ?)", kept)
@@ -248,11 +251,29 @@ class Ancestors:
         with self._transaction() as connection:
             connection.execute("DELETE FROM taken")
 
+    def kept_texts(self) -> set[bytes]:
+        """The digests of the texts that `text` has."""
+        return {digest for (digest,) in self._each_row("SELECT digest FROM text")}
+
+    def keep_texts(self, texts: Mapping[bytes, bytes]) -> None:
+        """Keep contents by their digests, for who merges two edits of them; those of no path that is agreed on go."""
+        rows = [(digest, zlib.compress(content, 1)) for digest, content in texts.items()]
+        with self._transaction() as connection:
+            connection.execute(
+                f"DELETE FROM text WHERE digest NOT IN (SELECT substr(local, {CONTENT_AT + 1}) FROM base)"
+            )
+            (held,) = connection.execute("SELECT COALESCE(SUM(LENGTH(content)), 0) FROM text").fetchone()
+            if held + sum(len(content) for _, content in rows) <= _MAX_TEXTS_BYTES:
+                connection.executemany("INSERT OR REPLACE INTO text VALUES (?, ?)", rows)
+
+    def text(self, digest: bytes) -> bytes | None:
+        """A content that is kept."""
+        rows = self._rows("SELECT content FROM text WHERE digest = ?", (digest,))
+        return zlib.decompress(rows[0][0]) if rows else None
+
     def set_disputes(self, disputes: Iterable[Dispute]) -> None:
         """These paths, and no others, are in conflict."""
-        rows = [
-            (one.path, encode_state(one.base), encode_state(one.local), encode_state(one.guest)) for one in disputes
-        ]
+        rows = [(one.path, _blob(one.base), _blob(one.local), _blob(one.guest)) for one in disputes]
         with self._transaction() as connection:
             connection.execute("DELETE FROM conflict")
             connection.executemany("INSERT INTO conflict VALUES (?, ?, ?, ?)", rows)
@@ -280,8 +301,12 @@ class Ancestors:
             raise failures.store_error(damage.corruption(str(exc)), self.file) from exc
 
     def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return list(self._each_row(sql, parameters))
+
+    def _each_row(self, sql: str, parameters: Sequence[object] = ()) -> Generator[tuple[Any, ...], None, None]:
+        """One by one, for there may be very many. Close it, or ask for all of them."""
         try:
-            return self._connection.execute(sql, parameters).fetchall()
+            yield from self._connection.execute(sql, parameters)
         except sqlite3.Error as exc:
             raise failures.store_error(exc, self.file) from exc
 
@@ -310,7 +335,7 @@ def _insert_steps(connection: sqlite3.Connection, number: int, steps: Sequence[S
     connection.executemany(
         "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, 1)",
         [
-            (number, seq, one.side, one.path, encode_state(one.before), encode_state(one.after))
+            (number, seq, one.side, one.path, _blob(one.before), _blob(one.after))
             for seq, one in enumerate(steps, first)
         ],
     )
@@ -351,6 +376,11 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
             connection.execute(table)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
+
+
+def _blob(state: State | None) -> bytes:
+    """As SQLite takes it at once: bytes, and no more than that."""
+    return bytes(encode_state(state))
 
 
 def _state(data: bytes) -> State | None:

@@ -5,13 +5,12 @@ A row belongs to the process that serves the client; a dead one's row is nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
+from sbxtui.core.clients import Allowed, McpClient
 from sbxtui.core.errors import AmbiguousReference, NotFound
 from sbxtui.core.text import harmless_line
+from sbxtui.store.approvals import Approvals
 from sbxtui.store.codec import instant_of, instant_text
 from sbxtui.store.db import Store, Transaction
 from sbxtui.store.events import append
@@ -20,68 +19,31 @@ from sbxtui.store.leases import is_owner_alive
 _COLUMNS = "actor, name, owner, allowed, connected_at, seen_at, tool, code, calls"
 
 
-class Allowed(StrEnum):
-    """What a person lets a client do. UNKNOWN is the word of a newer sbx: such a client is left to that."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    ENDED = "ended"
-    UNKNOWN = "unknown"
-
-    @classmethod
-    def _missing_(cls, value: object) -> Allowed:
-        return cls.UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class McpClient:
-    """One client.
-
-    Attributes:
-        actor: As events name it: `mcp:claude-code#4121`.
-        name: What it calls itself.
-        owner: The text of the identity of the process that serves it.
-        allowed: What a person lets it do.
-        tool: What it asked for last; empty before its first call.
-        code: How that ended: `ok`, or the code of an error.
-        calls: How many there were.
-    """
-
-    actor: str
-    name: str
-    owner: str
-    allowed: Allowed
-    connected_at: datetime
-    seen_at: datetime
-    tool: str
-    code: str
-    calls: int
-
-
 class Clients:
-    """The clients of a home."""
+    """The clients of a home. `approvals` are their calls that wait for a person."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.approvals = Approvals(store)
 
-    def connected(self, actor: str, name: str, owner: str) -> None:
+    def connected(self, actor: str, name: str, owner: str, allowed: Allowed = Allowed.RUNNING) -> None:
         """A client is there, served by `owner`; rows of dead processes go."""
         with self._store.best_effort("a client"), self._store.transaction() as transaction:
             _forget_dead(transaction)
             now = instant_text(transaction.now)
             changed = transaction.execute(
                 f"INSERT OR IGNORE INTO clients ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, '', '', 0)",
-                (actor, name, owner, Allowed.RUNNING.value, now, now),
+                (actor, name, owner, allowed.value, now, now),
             )
             if changed:
                 append(transaction, context="", kind="client.connected", subject=name, actor=actor)
 
-    def called(self, actor: str, tool: str, code: str) -> None:
-        """It asked for something, which ended so."""
+    def called(self, actor: str, tool: str, code: str, calls: int = 1) -> None:
+        """It asked for so many things, the last of which was `tool` and ended so."""
         with self._store.best_effort("a call of a client"), self._store.transaction() as transaction:
             transaction.execute(
-                "UPDATE clients SET tool = ?, code = ?, seen_at = ?, calls = calls + 1 WHERE actor = ?",
-                (tool, code, instant_text(transaction.now), actor),
+                "UPDATE clients SET tool = ?, code = ?, seen_at = ?, calls = calls + ? WHERE actor = ?",
+                (tool, code, instant_text(transaction.now), calls, actor),
             )
 
     def allowed(self, actor: str) -> Allowed:

@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import socket
 import sqlite3
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 LOOKING_POLL_S = 0.25
 IDLE_POLL_S = 1.0
+# Two writes so close together may have one and the same time, as coarsely as systems tell it.
+_SAME_TIME_NS = 50_000_000
 
 
 def ring(home: Home) -> int:
@@ -71,13 +73,14 @@ class Listener:
 
     Args:
         home: Whose store to listen to.
-        poll_s: How often to compare `PRAGMA data_version` when no bell rings; `LOOKING_POLL_S` while a person looks.
+        poll_s: How often to look at the store's files when no bell rings; `LOOKING_POLL_S` while a person looks.
     """
 
     def __init__(self, home: Home, *, poll_s: float = IDLE_POLL_S) -> None:
         self._home = home
         self._poll_s = poll_s
         self._rung = asyncio.Event()
+        self._is_waking = False
         self._socket: socket.socket | None = None
         self._bell: Path | None = None
         self._connection: sqlite3.Connection | None = None
@@ -86,11 +89,13 @@ class Listener:
         self._is_closed = False
         self._version = -1
         self._inode = (0, 0)
+        self._files = (home.store_file, Path(f"{home.store_file}-wal"))
+        self._stamps: tuple[tuple[int, ...], ...] | None = None
 
     async def __aenter__(self) -> Listener:
         """Start listening: every commit from here on wakes the next `wait`."""
         self._hang_bell()
-        self._version = await asyncio.to_thread(self._read_version)
+        await self._has_changed()
         return self
 
     async def __aexit__(
@@ -110,6 +115,15 @@ class Listener:
 
     async def __anext__(self) -> None:
         await self.wait()
+
+    @property
+    def may_have_news(self) -> bool:
+        """Whether a commit, in whichever process, may have ended of which no `wait` has told yet."""
+        if self._socket is None or self._is_waking or self._rung.is_set():
+            return True
+        with contextlib.suppress(BlockingIOError):
+            return bool(self._socket.recv(1, socket.MSG_PEEK))
+        return False
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until something was committed since the last wake-up.
@@ -132,14 +146,34 @@ class Listener:
             # Cleared before the version is read, so that a commit in between rings for the next wait.
             was_rung = self._rung.is_set()
             self._rung.clear()
-            version = await asyncio.to_thread(self._read_version)
-            has_changed = version != self._version
-            self._version = version
+            self._is_waking = was_rung
+            has_changed = await self._has_changed()
+            self._is_waking = False
             if was_rung or has_changed:
                 return
 
+    async def _has_changed(self) -> bool:
+        stamps = self._stamps_now()
+        if stamps is not None and stamps == self._stamps:
+            return False
+        version = await asyncio.to_thread(self._read_version)
+        if version is None:
+            version, stamps = self._version, None
+        # Not before: a wait that is cancelled has told of nothing.
+        has_changed, self._stamps, self._version = version != self._version, stamps, version
+        return has_changed
+
+    def _stamps_now(self) -> tuple[tuple[int, ...], ...] | None:
+        """What every commit changes of the store's files; None while a second one could leave it as it is.
+
+        It is compared many times a second: SQLite, in a thread, takes ten times as long to say that nothing is new.
+        """
+        stamps = tuple(map(_stamp, self._files))
+        is_young = any(time.time_ns() - modified_ns < _SAME_TIME_NS for modified_ns, *_ in stamps)
+        return None if is_young else stamps
+
     def _hang_bell(self) -> None:
-        bell = self._home.bells_dir / f"{os.getpid()}-{secrets.token_hex(4)}"
+        bell = self._home.bells_dir / f"{os.getpid()}-{os.urandom(4).hex()}"
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         listening.setblocking(False)
         try:
@@ -170,15 +204,18 @@ class Listener:
             finally:
                 self._reading.release()
 
-    def _read_version(self) -> int:
+    def _read_version(self) -> int | None:
         with self._reading:
             version = self._version if self._is_closed else self._ask_version()
         if self._is_closed:
             self._close_if_idle()
         return version
 
-    def _ask_version(self) -> int:
-        """The store's `data_version`, -1 while there is none; a file put in its place counts as a change."""
+    def _ask_version(self) -> int | None:
+        """The store's `data_version`, -1 while there is none, None while it does not tell.
+
+        A file put in its place counts as a change.
+        """
         try:
             inode = inode_of(self._home.store_file)
             if inode != self._inode:
@@ -196,4 +233,13 @@ class Listener:
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error as exc:
             log.debug("cannot poll the store: %s", exc)
-            return self._version
+            return None
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    """What is another after a file was written, the time of that first."""
+    try:
+        facts = file.stat()
+    except OSError:
+        return (0,)
+    return (facts.st_mtime_ns, facts.st_size, facts.st_ino, facts.st_dev)

@@ -79,6 +79,20 @@ class Events:
             return append(transaction, context=context, kind=kind, subject=subject, actor=actor, data=data)
         return 0
 
+    def record_once(
+        self, *, context: str, kind: str, subject: str, actor: str, data: Mapping[str, object], within: timedelta
+    ) -> bool:
+        """Append what several of us may notice at once; False if somebody did so within that time."""
+        with self._store.best_effort("an event"), self._store.transaction() as transaction:
+            seen = transaction.row(
+                "SELECT 1 FROM events WHERE context = ? AND kind = ? AND subject = ? AND data = ? AND at > ?",
+                (context, kind, subject, object_text(data), instant_text(transaction.now - within)),
+            )
+            if seen is None:
+                append(transaction, context=context, kind=kind, subject=subject, actor=actor, data=data)
+            return seen is None
+        return False
+
     def list(
         self, after_seq: int = 0, *, limit: int = 1_000, context: str | None = None, subject: str | None = None
     ) -> list[Event]:

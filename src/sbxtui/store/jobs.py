@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sbxtui.core.errors import AmbiguousReference, NotFound
-from sbxtui.core.jobs import Job, JobExit, JobState
+from sbxtui.core.jobs import LONG_S, Job, JobExit, JobState, program_of
 from sbxtui.core.model import ContextName, SandboxId
 from sbxtui.core.text import harmless_line
 from sbxtui.store.codec import instant_of, instant_text, object_of, object_text
@@ -94,9 +94,22 @@ class JobIndex:
         with self._store.transaction() as transaction:
             _event(transaction, job, kind, actor, {"job": job.id, **data})
 
-    def list(self, context: str, sandbox_id: str | None = None) -> list[Job]:
-        """The jobs of a context's sandboxes, or of one, oldest first; not those of sandboxes without a name here."""
+    def is_noted(self, job: Job, kind: str) -> bool:
+        """Whether there is an event of that kind about a job."""
+        sql = (
+            "SELECT 1 FROM events WHERE context = ? AND subject = ? AND kind = ?"
+            " AND json_extract(data, '$.job') = ? LIMIT 1"
+        )
+        return bool(self._store.rows(sql, (job.context, job.sandbox, kind, job.id)))
+
+    def list(self, context: str, sandbox_id: str | None = None, *, only_open: bool = False) -> list[Job]:
+        """The jobs of a context's sandboxes, or of one, oldest first; not those of sandboxes without a name here.
+
+        With `only_open`, those that nobody here saw end.
+        """
         where, parameters = "jobs.context = ? AND registrations.name IS NOT NULL", [context]
+        if only_open:
+            where += " AND jobs.ended_at IS NULL"
         if sandbox_id is not None:
             where, parameters = f"{where} AND jobs.sandbox_id = ?", [context, sandbox_id]
         sql = f"SELECT {_COLUMNS} {_FROM} WHERE {where} ORDER BY jobs.created_at, job_id"
@@ -169,12 +182,14 @@ def _start(transaction: Transaction, job: Job) -> None:
 
 
 def _start_data(job: Job) -> dict[str, object]:
-    # Words of a command may be secrets, and events are shown to everybody: its first one will do.
-    return {"job": job.id, "program": job.command.split(" ", 1)[0]}
+    # Events are shown to everybody.
+    return {"job": job.id, "program": program_of(job.command)}
 
 
 def _exit_data(job: Job, ending: JobExit) -> dict[str, object]:
-    return {"job": job.id, "exit_code": ending.exit_code}
+    # Of one that took long, somebody waits to hear.
+    took = {"took_s": round(ending.duration_s)} if ending.duration_s >= LONG_S else {}
+    return {"job": job.id, "exit_code": ending.exit_code, **took}
 
 
 def _end(transaction: Transaction, job: Job, ending: JobExit) -> bool:

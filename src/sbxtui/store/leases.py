@@ -118,6 +118,14 @@ def release(transaction: Transaction, kind: str, key: str, *, owner: str) -> boo
     return transaction.execute(sql, (kind, key, owner)) == 1
 
 
+def sweep(transaction: Transaction, kind: str) -> None:
+    """Forget the dead leases of a kind: for those that leave nothing to clean up."""
+    for row in transaction.rows(f"SELECT {_COLUMNS} FROM leases WHERE kind = ?", (kind,)):
+        lease = _lease_of(row)
+        if not _is_live(lease, transaction.now):
+            release(transaction, kind, lease.key, owner=lease.owner)
+
+
 def _is_live(lease: Lease, now: datetime) -> bool:
     return (lease.expires_at is None or lease.expires_at > now) and is_owner_alive(lease.owner)
 

@@ -27,6 +27,8 @@ _FIELDS = (
 )
 _WHOLE = frozenset(_FIELDS) - {"cpu_percent", "cores", "throttled_s"}
 _SLOT = struct.Struct(f"<d{len(_FIELDS)}d")
+# The same slot, of which only the first two are read.
+_CPU = struct.Struct(f"<2d{8 * (len(_FIELDS) - 1)}x")
 
 
 class Samples:
@@ -67,6 +69,23 @@ class Samples:
             (_usage(at, numbers) for at, *numbers in slots if since < at <= now.timestamp() + EVERY_S),
             key=lambda usage: usage.at,
         )
+
+    def cpu_of_late(
+        self, context: str, sandbox_id: str, now: datetime, span_s: float
+    ) -> list[tuple[float, float | None]]:
+        """Instants and percents of its processors over the last so many seconds; reads no more than that."""
+        first = int((now.timestamp() - span_s) / EVERY_S)
+        wanted = [number % SLOTS for number in range(first, first + int(span_s / EVERY_S) + 2)]
+        # The ring may turn over within the span.
+        turn = next((at for at, slot in enumerate(wanted) if slot == 0), 0)
+        found: list[tuple[float, float]] = []
+        with contextlib.suppress(OSError), self._file(context, sandbox_id).open("rb", buffering=0) as file:
+            for run in (wanted[:turn], wanted[turn:]):
+                if run:
+                    data = os.pread(file.fileno(), len(run) * _SLOT.size, len(_MAGIC) + run[0] * _SLOT.size)
+                    found += _CPU.iter_unpack(data[: len(data) - len(data) % _SLOT.size])
+        since, until = now.timestamp() - span_s, now.timestamp() + EVERY_S
+        return sorted((at, None if math.isnan(cpu) else cpu) for at, cpu in found if since < at <= until)
 
     def forget(self, context: str, sandbox_id: str) -> None:
         """Remove a sandbox's file."""

@@ -92,7 +92,17 @@ _CLIENTS = Migration(
     ),
 )
 
-MIGRATIONS = (_FIRST, _SEED, _JOBS, _LINKS, _CLIENTS)
+_APPROVALS = Migration(
+    min_reader=1,
+    statements=(
+        # AUTOINCREMENT: an answer must never reach another call than the one that was read.
+        """CREATE TABLE approvals (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, actor TEXT NOT NULL, owner TEXT NOT NULL, tool TEXT NOT NULL,
+            words TEXT NOT NULL, answer TEXT NOT NULL DEFAULT '', asked_at TEXT NOT NULL, expires_at TEXT NOT NULL)""",
+    ),
+)
+
+MIGRATIONS = (_FIRST, _SEED, _JOBS, _LINKS, _CLIENTS, _APPROVALS)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

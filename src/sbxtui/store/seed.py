@@ -13,6 +13,7 @@ from typing import Any
 
 from sbxtui.core.model import Context, ContextKind, ContextName, LaunchRequest, Phase, Registration, SandboxId
 from sbxtui.core.names import generate_name
+from sbxtui.core.paths import at_home
 from sbxtui.core.text import counted, harmless_line
 from sbxtui.store import events, rows, seed_shapes
 from sbxtui.store.codec import instant_text
@@ -62,7 +63,7 @@ def adopt_seed(store: Store, context: Context, *, state_file: Path, infra_state_
         return SeedReport()
     gathering = _Gathering()
     for path, adopt in ((state_file, _adopt_names), (infra_state_file, _adopt_outputs)):
-        found = _look(path.expanduser(), gathering)
+        found = _look(at_home(path), gathering)
         if found is None or _was_read(store, found, context):
             continue
         document = _read(found, gathering)

@@ -185,6 +185,7 @@ def _claim(transaction: Transaction, context: str, sandbox_id: str, ports: Seque
     token = _best(transaction.rows(_SELECT, (context, sandbox_id)), ports, transaction.now)
     if token is not None:
         return MintTurn(token, is_mine=False)
+    leases.sweep(transaction, _LEASE)
     key = _lease_key(context, sandbox_id, ports)
     expires_at = transaction.now + MINT_LIFE
     return MintTurn(None, leases.acquire(transaction, _LEASE, key, owner=owner, expires_at=expires_at))

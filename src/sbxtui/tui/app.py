@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import gc
 import signal
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from rich.segment import Segments
 from rich.text import Text
-from textual import on, work
+from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
@@ -26,14 +27,16 @@ from sbxtui.core.text import harmless_line
 from sbxtui.settings import Settings
 from sbxtui.tui.crash import write_crash_report
 from sbxtui.tui.enduring import Enduring
+from sbxtui.tui.feeding import KEYS
 from sbxtui.tui.gate import OnlyText
-from sbxtui.tui.keymap import Keymap
+from sbxtui.tui.keymap import keymap_of
 from sbxtui.tui.messages import ContextAsked, LeaveAsked, WorkFailed
 from sbxtui.tui.opening import FIRST_FRAME_WAIT_S, FirstLook
 from sbxtui.tui.operations import BUSY_GROUPS
+from sbxtui.tui.quieting import Attributes
 from sbxtui.tui.remembering import remembered_theme
 from sbxtui.tui.screens.main import MainScreen
-from sbxtui.tui.tabs.registry import all_actions
+from sbxtui.tui.tabs.registry import first_actions
 from sbxtui.tui.terminal import TerminalDriver
 from sbxtui.tui.themes import DEFAULT_THEME, MONO_THEME, THEMES
 from sbxtui.wiring import Services
@@ -44,21 +47,29 @@ _NOT_IN_PALETTE = frozenset({"palette", "back"})
 # Ending a command takes up to 5 s; a launch that cannot be taken back by then is replayed by the next sbx.
 _LEAVE_DEADLINE_S = 8.0
 _TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
+_PAINT_EVERY_S = 1 / 15
+_FAR_PAINT_EVERY_S = 1 / 5
+# Threads that read keys and draw wait so long for one that computes; Python's own is five times that, and felt.
+_TURN_S = 0.001
 
 
-def run_dashboard(settings: Settings, services_factory: Callable[[str], Services]) -> int:
+def run_dashboard(
+    settings: Settings, services_factory: Callable[[str], Services], *, terminal: Attributes | None = None
+) -> int:
     """Run the dashboard until the person leaves.
 
     Args:
         settings: Resolved settings.
         services_factory: Builds the services of a context (empty: the one that counts), in a thread. Closed here.
+        terminal: The terminal as it is to be left, where that is not as it is now.
 
     Returns:
         The exit code: 0 left on purpose, 1 crashed, 128+n ended by signal n.
     """
+    sys.setswitchinterval(_TURN_S)
     look = FirstLook(services_factory)
     look.start()
-    app = Dashboard(settings, look)
+    app = Dashboard(settings, look, terminal=terminal)
     try:
         app.run(mouse=settings.ui.mouse)
         return app.return_code or 0
@@ -78,9 +89,10 @@ class Dashboard(Enduring, App[None]):
     # Textual's own ctrl+c; every other key is in the registry of actions.
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "hint_quit", show=False, system=True)]
 
-    def __init__(self, settings: Settings, look: FirstLook) -> None:
+    def __init__(self, settings: Settings, look: FirstLook, *, terminal: Attributes | None = None) -> None:
         super().__init__(driver_class=TerminalDriver)
         self.settings = settings
+        self.terminal = terminal
         self.look = look
         self.looks = [look]
         self._is_leaving = False
@@ -95,7 +107,6 @@ class Dashboard(Enduring, App[None]):
         self.theme = MONO_THEME if self.no_color else chosen
         self._css_variables = self.get_css_variables()
         self.stylesheet.set_variables(self._css_variables)
-        self.keymap = Keymap(all_actions(), settings.keys, is_read_only=settings.ui.read_only)
 
     def refresh_css(self, animate: bool = True) -> None:
         """As Textual's, which would parse all styles once more at the start, for the theme they were parsed with."""
@@ -106,8 +117,14 @@ class Dashboard(Enduring, App[None]):
         self._css_variables = variables
         super().refresh_css(animate)
 
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key):
+            KEYS.pressed()
+        await super().on_event(event)
+
     def get_default_screen(self) -> Screen[Any]:
-        return MainScreen(self.look, self.keymap, is_looked=self.look.wait(FIRST_FRAME_WAIT_S))
+        keymap = keymap_of(first_actions(), self.settings)
+        return MainScreen(self.look, keymap, is_looked=self.look.wait(FIRST_FRAME_WAIT_S))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: every action with its key, its consequence and the CLI line that does the same."""
@@ -186,6 +203,11 @@ class Dashboard(Enduring, App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's own, and the last gate."""
         return [*super().get_line_filters(), self._only_text]
+
+    @property
+    def paint_every_s(self) -> float:
+        """So seldom floods of text are drawn; what lies between us and the eye would fall behind, or flicker."""
+        return _FAR_PAINT_EVERY_S if self.settings.is_far_terminal else _PAINT_EVERY_S
 
     @property
     def can_suspend(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from sbxtui.core.jobs import Job
-from sbxtui.tui.feeding import Pace
+from sbxtui.tui.feeding import Bunches, Pace
 from sbxtui.tui.fullscreen import ScreenWatch, wants_terminal
 from sbxtui.tui.linehistory import LineHistory
 from sbxtui.tui.widgets.transcript import Transcript
@@ -22,7 +22,8 @@ _LAST_NEWS_S = 3.0
 class Running:
     """The line that runs, whoever gave it. `job` is None until its guest told of it, and with an old guest.
 
-    `stop` ends it where there is no job to signal. `cursor` is how far its log was shown.
+    `stop` ends it where there is no job to signal. `cursor` is how far its log was shown. Once it was interrupted,
+    `rest` takes what still comes, of which only the last is shown.
     """
 
     line_id: str
@@ -35,6 +36,13 @@ class Running:
     screen: ScreenWatch = field(default_factory=ScreenWatch)
     pace: Pace = field(default_factory=Pace)
     stop: Callable[[], object] | None = None
+    rest: Bunches[tuple[str, bytes]] | None = None
+    left_out_bytes: int = 0
+
+    def flush(self) -> None:
+        """Show what came and was not shown yet."""
+        if self.rest is not None:
+            self.rest.flush()
 
     @property
     def has_terminal(self) -> bool:
@@ -103,6 +111,7 @@ class Console:
     def finish(self, running: Running, words: str, *, is_failure: bool) -> None:
         """Close the block of a line, if it is still the open one."""
         if self.is_open(running):
+            running.flush()
             self.transcript.finish(words, is_failure=is_failure)
             self.running = None
             self.freed.set()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.filters import parse_filter, sort_sandboxes
+from sbxtui.core.life import spent_usd
 from sbxtui.core.model import Context, Sandbox, SandboxState
 from sbxtui.tui import clock
-from sbxtui.tui.words import LastSeen
+from sbxtui.tui.words import LastSeen, state_tone
 
 if TYPE_CHECKING:
     from sbxtui.services.inventory import Inventory
@@ -62,8 +63,14 @@ class Fleet:
         self.sort = SORT_KEYS[0]
         self.filter = parse_filter("")
         self.filter_error: UsageError | None = None
-        self.last_seen: dict[str, LastSeen] = {}
+        # As they were when the control plane last told of them.
+        self._told: dict[str, Sandbox] = {}
         self.failures: dict[str, Failure] = {}
+        # Sparklines of processors, by the id of their sandbox.
+        self.cpu: Mapping[str, str] = {}
+        # Until when they are kept awake, in words, by the same.
+        self.awake: Mapping[str, str] = {}
+        self._wrong: list[Sandbox] | None = None
         self._cursor_key = ""
         self._cursor_at = 0
 
@@ -85,8 +92,10 @@ class Fleet:
             self.seen_at = inventory.seen_at
             self.is_cached = is_cached
         self._remember(inventory)
-        self.all = tuple(self._softened(sandbox, now) for sandbox in inventory.sandboxes)
-        if inventory.error is None and not is_cached:
+        self.all = inventory.sandboxes
+        if inventory.error is not None:
+            self.all = tuple(self._softened(sandbox, now) for sandbox in inventory.sandboxes)
+        if (self.marks or self.failures) and inventory.error is None and not is_cached:
             known = {key_of(sandbox) for sandbox in self.all}
             self.marks &= known
             self.failures = {key: failure for key, failure in self.failures.items() if key in known}
@@ -94,7 +103,7 @@ class Fleet:
         return True
 
     def _is_known(self, inventory: Inventory, *, is_cached: bool) -> bool:
-        """Whether the last inventory told the same; a filter by age lets rows go as time goes by."""
+        """Whether the last inventory told the same; one that filters by age or cost lets rows go as time goes by."""
         if self._taken is None or inventory.error is not None or is_cached or self.is_cached:
             return False
         return not self.filter.text.strip() and inventory.tells_same_as(self._taken)
@@ -102,16 +111,23 @@ class Fleet:
     def arrange(self, now: datetime | None = None) -> None:
         """Filter and sort again; the cursor stays on its sandbox, or where it was when that is not shown."""
         now = now or clock.now()
-        self.rows = sort_sandboxes([one for one in self.all if self.filter.matches(one, now)], self.sort)
-        keys = [key_of(one) for one in self.rows]
-        if self._cursor_key in keys:
-            self._cursor_at = keys.index(self._cursor_key)
+        self._wrong = None
+        shown: Sequence[Sandbox] = self.all
+        if self.filter.text.strip():
+            shown = [one for one in shown if self.filter.matches(one, now, lambda one: self._spent_usd(one, now))]
+        self.rows = sort_sandboxes(shown, self.sort)
+        at = next((at for at, one in enumerate(self.rows) if key_of(one) == self._cursor_key), None)
+        if at is not None:
+            self._cursor_at = at
             return
         if not self.rows:
             # Nothing else can be selected: the one that was is so again when it is shown again.
             self._cursor_at = 0
             return
         self.move_to(self._cursor_at)
+
+    def _spent_usd(self, sandbox: Sandbox, now: datetime) -> float | None:
+        return None if self.context is None else spent_usd(self.context, sandbox, now)
 
     def set_filter(self, text: str) -> None:
         """Filter by `text`; a text that cannot be read keeps the last filter and sets `filter_error`."""
@@ -176,27 +192,48 @@ class Fleet:
 
     def last_seen_of(self, sandbox: Sandbox) -> LastSeen | None:
         """The last state the control plane told of it."""
-        return self.last_seen.get(key_of(sandbox))
+        told = self._told.get(key_of(sandbox))
+        return None if told is None or told.seen_at is None else LastSeen(told.state, told.seen_at)
 
     def note_failure(self, key: str, doing: str, error: SbxError) -> None:
         """Remember what failed on a sandbox, until something works on it."""
         self.failures[key] = Failure(doing, error)
+        self._wrong = None
+
+    def forget_failure(self, key: str) -> None:
+        """Something worked on a sandbox."""
+        self.failures.pop(key, None)
+        self._wrong = None
 
     def failure_of(self, sandbox: Sandbox) -> Failure | None:
         """What failed last on it, if nothing worked since."""
         return self.failures.get(key_of(sandbox))
+
+    @property
+    def wrong(self) -> list[Sandbox]:
+        """Rows at which a person should look: ended or unknown, or something failed on them or was killed in them."""
+        if self._wrong is None:
+            self._wrong = [one for one in self.rows if self._is_wrong(one)]
+        return self._wrong
+
+    def _is_wrong(self, sandbox: Sandbox) -> bool:
+        if sandbox.state is SandboxState.RUNNING and sandbox.state_reason:
+            return True
+        return state_tone(sandbox.state) in ("warn", "gone") or key_of(sandbox) in self.failures
 
     def is_dim(self, sandbox: Sandbox) -> bool:
         """Whether its state is from memory rather than from the last answer."""
         return self.is_cached or self.error is not None or sandbox.state is SandboxState.UNKNOWN
 
     def _remember(self, inventory: Inventory) -> None:
-        for sandbox in inventory.sandboxes:
-            if sandbox.state is not SandboxState.UNKNOWN and sandbox.seen_at is not None:
-                self.last_seen[key_of(sandbox)] = LastSeen(sandbox.state, sandbox.seen_at)
+        self._told.update(
+            (key_of(one), one)
+            for one in inventory.sandboxes
+            if one.state is not SandboxState.UNKNOWN and one.seen_at is not None
+        )
 
     def _softened(self, sandbox: Sandbox, now: datetime) -> Sandbox:
-        if sandbox.state is not SandboxState.UNKNOWN or self.error is None:
+        if sandbox.state is not SandboxState.UNKNOWN:
             return sandbox
         seen = self.last_seen_of(sandbox)
         if seen is None or now - seen.at > _GRACE:

@@ -27,7 +27,7 @@ def help_text(keymap: Keymap, here: Sequence[Action]) -> str:
         lines.append("")
     lines += [
         "The filter",
-        "  state:run age<1h !image:py label:team=web text · terms are joined by and",
+        "  state:run age<1h cost>.1 !image:py label:team=web text · terms are joined by and",
         "With the mouse",
         "  everything works; drag to select text, y or ctrl+c copies it; hold shift to select as your terminal does",
         "Your own keys, in config.toml",

@@ -23,16 +23,17 @@ def ordered(jobs: Iterable[Job]) -> list[Job]:
     return sorted(newest, key=lambda job: job.state not in _LIVE)
 
 
-def head_text(width: int) -> str:
-    """What stands above the columns of `job_row`."""
-    author = f"{'BY':<{_author_width(width)}} " if _author_width(width) else ""
+def head_text(width: int, authors: int = _AUTHOR_WIDTH) -> str:
+    """What stands above the columns of `job_row`; `authors` is how long the longest of them is."""
+    author_width = _author_width(width, authors)
+    author = f"{'BY':<{author_width}} " if author_width else ""
     return f"{'JOB':<{SHORT_ID}} {'STATE':<{_STATE_WIDTH}} {'AGE':>{_AGE_WIDTH}} {author}COMMAND"
 
 
-def job_row(job: Job, now: datetime, width: int) -> Row:
-    """A job in a line of `width` cells: id, state or how it ended, age, author, command."""
+def job_row(job: Job, now: datetime, width: int, authors: int = _AUTHOR_WIDTH) -> Row:
+    """A job in a line of `width` cells: id, state or how it ended, age, author, command; `authors` as for the head."""
     words, tone = state_words(job)
-    author_width = _author_width(width)
+    author_width = _author_width(width, authors)
     room = width - SHORT_ID - _STATE_WIDTH - _AGE_WIDTH - author_width - 3 - bool(author_width)
     return Row(
         job.id,
@@ -74,6 +75,7 @@ def details_of(job: Job, now: datetime) -> str:
     return "\n".join(f"{label:<8} {harmless_line(value)}" for label, value in facts if value)
 
 
-def _author_width(width: int) -> int:
+def _author_width(width: int, authors: int) -> int:
     spare = width - SHORT_ID - _STATE_WIDTH - _AGE_WIDTH - 4
-    return 0 if spare < 2 * _MIN_AUTHOR else max(_MIN_AUTHOR, min(_AUTHOR_WIDTH, spare - _MIN_COMMAND))
+    room = 0 if spare < 2 * _MIN_AUTHOR else max(_MIN_AUTHOR, min(_AUTHOR_WIDTH, spare - _MIN_COMMAND))
+    return min(room, authors)

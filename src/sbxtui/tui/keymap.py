@@ -8,6 +8,7 @@ from dataclasses import replace
 from textual.binding import Binding
 from textual.keys import _character_to_key
 
+from sbxtui.settings import Settings
 from sbxtui.tui.actions import EVERYWHERE, LIST, SANDBOXES, Action, shown_key
 
 # Scopes that are active together and do not shadow one another: a key may mean one thing in all of them.
@@ -44,6 +45,11 @@ class Keymap:
     def get(self, action_id: str) -> Action | None:
         """The action of an id; None when there is none here."""
         return self._by_id.get(action_id)
+
+    def key_to(self, action_id: str) -> str:
+        """The key of an action as a person reads it; empty when there is none here."""
+        action = self.get(action_id)
+        return action.shown_key if action is not None else ""
 
     def here(self, scopes: Sequence[str], *, is_typing: bool = False) -> list[Action]:
         """The actions that work where `scopes` (nearest first) are, with the keys left to them: each key has one."""
@@ -94,6 +100,11 @@ class Keymap:
             self.problems.append(f"[keys] `{action_id}` keeps {action.shown_key}: {keys} already is `{rival.id}`")
             return
         self.actions[at] = replace(action, keys=wanted)
+
+
+def keymap_of(actions: Iterable[Action], settings: Settings) -> Keymap:
+    """Actions with the keys and within the bounds that settings say."""
+    return Keymap(actions, settings.keys, is_read_only=settings.ui.read_only)
 
 
 def footer_actions(width: int, here: Sequence[Action]) -> list[Action]:

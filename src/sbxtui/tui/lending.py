@@ -55,7 +55,7 @@ async def lend_terminal(app: App[Any], words: Sequence[str]) -> tuple[int, str]:
 
 
 async def _run(words: Sequence[str]) -> tuple[int, str]:
-    line = [sys.executable, "-m", "sbxtui", *words]
+    line = [sys.executable, "-P", "-m", "sbxtui", *words]
     try:
         process = await asyncio.create_subprocess_exec(*line, stderr=asyncio.subprocess.PIPE)
     except OSError as exc:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 
-from sbxtui.core.logs import LogLine
+from sbxtui.core.logs import LogLine, LogSource
 from sbxtui.core.text import harmless
 from sbxtui.tui.widgets.transcript import Kind, Transcript
 
@@ -15,6 +18,7 @@ MAX_LINES = 100_000
 MAX_CHARS = 24 * 1024 * 1024
 _KINDS = {"err": Kind.ERR, "event": Kind.NOTE, "gap": Kind.FAILED}
 _TAG_WIDTH = 8
+_Kept = tuple[datetime, str, str, str, str, int]
 
 
 @dataclass(slots=True)
@@ -34,9 +38,9 @@ class Look:
 
     def text(self, line: LogLine) -> str:
         """A line as it is shown, on one or more lines."""
-        time = f"{line.at.astimezone():%H:%M:%S}  " if self.has_times else ""
+        clock = _clock(int(line.at.timestamp()), time.tzname) if self.has_times else ""
         tag = (line.job if line.is_output else "guest") or line.source.value
-        text = f"{time}{harmless(tag)[:_TAG_WIDTH]:<{_TAG_WIDTH}}  {harmless(line.text)}"
+        text = f"{clock}{harmless(tag)[:_TAG_WIDTH]:<{_TAG_WIDTH}}  {harmless(line.text)}"
         if not self.width:
             return text
         return "\n".join(text[at : at + self.width] for at in range(0, max(1, len(text)), self.width))
@@ -46,17 +50,18 @@ class Logbook:
     """Keeps the last hundred thousand lines, and a transcript of those that are wanted."""
 
     def __init__(self) -> None:
-        self._lines: deque[LogLine] = deque(maxlen=MAX_LINES)
+        # Plain values, for the same reason as a transcript's.
+        self._lines: deque[_Kept] = deque(maxlen=MAX_LINES)
         self.look = Look()
         self.transcript = _transcript()
         self.count = 0
 
     def add(self, lines: Iterable[LogLine]) -> None:
         """More lines."""
-        for line in lines:
-            self._lines.append(line)
-            self.count += 1
-            self._show(line)
+        came = list(lines)
+        self._lines.extend(map(_kept, came))
+        self.count += len(came)
+        self._show(came)
 
     @property
     def dropped(self) -> int:
@@ -65,17 +70,17 @@ class Logbook:
 
     def jobs(self) -> list[str]:
         """The jobs that said something, the last one first."""
-        return list(dict.fromkeys(line.job for line in reversed(self._lines) if line.job and line.is_output))
+        lines = map(_line, reversed(self._lines))
+        return list(dict.fromkeys(line.job for line in lines if line.job and line.is_output))
 
     def wanted(self) -> list[str]:
         """All lines that are shown, in full."""
-        return [self.look.text(line) for line in self._lines if self.look.wants(line)]
+        return [self.look.text(line) for line in map(_line, self._lines) if self.look.wants(line)]
 
     def redraw(self) -> Transcript:
         """A new transcript, after the look was changed."""
         self.transcript = _transcript()
-        for line in self._lines:
-            self._show(line)
+        self._show(map(_line, self._lines))
         return self.transcript
 
     def clear(self) -> Transcript:
@@ -84,10 +89,28 @@ class Logbook:
         self.count = 0
         return self.redraw()
 
-    def _show(self, line: LogLine) -> None:
-        if self.look.wants(line):
-            kind = _KINDS.get(line.channel, Kind.OUT)
-            self.transcript.add((kind, text) for text in self.look.text(line).split("\n"))
+    def _show(self, lines: Iterable[LogLine]) -> None:
+        self.transcript.add(
+            (_KINDS.get(line.channel, Kind.OUT), text)
+            for line in lines
+            if self.look.wants(line)
+            for text in self.look.text(line).split("\n")
+        )
+
+
+def _kept(line: LogLine) -> _Kept:
+    return line.at, line.source.value, line.channel, line.text, line.job, line.cursor
+
+
+def _line(kept: _Kept) -> LogLine:
+    at, source, channel, text, job, cursor = kept
+    return LogLine(at, LogSource(source), channel, text, job, cursor)
+
+
+@lru_cache(maxsize=64)
+def _clock(second: int, zone: tuple[str, str]) -> str:
+    """The time of day of a second, which many lines share; `zone` is the one that counts."""
+    return f"{datetime.fromtimestamp(second, UTC).astimezone():%H:%M:%S}  "
 
 
 def _transcript() -> Transcript:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from sbxtui.core.errors import SbxError
+from sbxtui.core.isolation import Shortfall
 from sbxtui.core.model import Context, Sandbox, SandboxId, SandboxRecord
 
 if TYPE_CHECKING:
@@ -35,12 +36,13 @@ class Opened(Message):
 
 
 class Seen(Message):
-    """The control plane was asked."""
+    """The control plane was asked, and how new sandboxes are isolated there, and why not more."""
 
-    def __init__(self, inventory: Inventory, isolation: str) -> None:
+    def __init__(self, inventory: Inventory, isolation: str, shortfall: Shortfall) -> None:
         super().__init__()
         self.inventory = inventory
         self.isolation = isolation
+        self.shortfall = shortfall
 
 
 class Progress(Message):

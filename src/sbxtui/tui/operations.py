@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from textual import work
 from textual.screen import Screen
@@ -16,12 +17,13 @@ from sbxtui.core.errors import Conflict, SbxError
 from sbxtui.core.model import Registration, Sandbox, SandboxId, SandboxState
 from sbxtui.tui import clock
 from sbxtui.tui.enduring import Enduring
-from sbxtui.tui.losses import loss_lines
 from sbxtui.tui.messages import Changed, Created, LossesSeen, Opened, Progress, RecordSeen, Seen
 from sbxtui.tui.opening import FirstLook
-from sbxtui.tui.screens.create import Wish
 from sbxtui.tui.words import shown_name
 from sbxtui.wiring import Services
+
+if TYPE_CHECKING:
+    from sbxtui.tui.screens.create import Wish
 
 # Workers of these groups leave something half done when they are cut off.
 BUSY_GROUPS = frozenset({"create", "change", "run", "transfer", "lend"})
@@ -57,8 +59,10 @@ class Operations(Enduring, Screen[None]):
         services = self.services
         async with aclosing(services.watch.follow(services.context)) as looks:
             async for inventory in looks:
-                # One small file: a local cloud may have been started anew with another runtime between two looks.
-                self.post_message(Seen(inventory, services.planes.isolation_words(services.context)))
+                # A small file: a local cloud may have been started anew with another runtime between two looks.
+                planes, context = services.planes, services.context
+                isolation, shortfall = planes.isolation_words(context), planes.isolation_shortfall(context)
+                self.post_message(Seen(inventory, isolation, shortfall))
 
     @work(group="create", exit_on_error=False)
     async def start_create(self, work: str, wish: Wish) -> None:
@@ -74,7 +78,9 @@ class Operations(Enduring, Screen[None]):
             launcher = await asyncio.to_thread(lambda: self.services.launcher)
             from sbxtui.services.launch import CreateOptions
 
-            options = CreateOptions(memory_mib=wish.memory_mib, network=wish.network, idle_s=wish.idle_s)
+            options = CreateOptions(
+                memory_mib=wish.memory_mib, network=wish.network, idle_s=wish.idle_s, isolation=wish.isolation
+            )
             row = await launcher.create(wish.name or None, options, on_progress=tell)
         except SbxError as exc:
             self.post_message(Created(work, wish.name, exc))
@@ -99,21 +105,26 @@ class Operations(Enduring, Screen[None]):
     @work(exclusive=True, group="losses", exit_on_error=False)
     async def look_for_losses(self, targets: Sequence[Sandbox]) -> None:
         """Ask what runs in sandboxes that may be removed."""
+        self.post_message(LossesSeen(targets, await asyncio.gather(*map(self._losses_of, targets))))
+
+    async def _losses_of(self, target: Sandbox) -> list[str]:
+        if target.state.is_gone:
+            return []
         lists = await asyncio.to_thread(lambda: self.services.job_lists)
+        from sbxtui.services.losses import link_losses
+        from sbxtui.tui.losses import loss_lines
 
-        async def lines_of(target: Sandbox) -> list[str]:
-            if target.state.is_gone:
-                return []
-            try:
-                async with asyncio.timeout(_LOSSES_DEADLINE_S):
-                    listing = await lists.of(await self.row_of(target), target.state)
-            except TimeoutError:
-                return loss_lines([], ["it did not answer in time: commands may run in it"], clock.now())
-            except SbxError as exc:
-                return loss_lines([], [exc.message], clock.now())
-            return loss_lines(listing.jobs, listing.problems, clock.now())
-
-        self.post_message(LossesSeen(targets, await asyncio.gather(*map(lines_of, targets))))
+        lines: list[str] = []
+        try:
+            row = await self.row_of(target)
+            lines += link_losses(await asyncio.to_thread(lambda: self.services.links.of(row.context, row.id)))
+            async with asyncio.timeout(_LOSSES_DEADLINE_S):
+                listing = await lists.of(row, target.state)
+        except TimeoutError:
+            return [*loss_lines([], ["it did not answer in time: commands may run in it"], clock.now()), *lines]
+        except SbxError as exc:
+            return [*loss_lines([], [exc.message], clock.now()), *lines]
+        return [*loss_lines(listing.jobs, listing.problems, clock.now()), *lines]
 
     @work(group="change", exit_on_error=False)
     async def start_rename(self, work: str, target: Sandbox, name: str) -> None:

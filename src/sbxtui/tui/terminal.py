@@ -13,6 +13,7 @@ from typing import IO, Any
 from textual.drivers.linux_driver import LinuxDriver
 
 from sbxtui.tui.glyphs import is_plain, plain
+from sbxtui.tui.quieting import Attributes
 
 
 class LosableFile:
@@ -64,6 +65,14 @@ class TerminalDriver(LinuxDriver):
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)
         self._file: Any = LosableFile(self._file, self._lost, app.settings.ui.glyphs)
+        self._found: Attributes | None = app.terminal
+
+    def start_application_mode(self) -> None:
+        """As Textual's, which would leave the terminal as it is now: that may be without echo already."""
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # as textual has it
+        if self._found is not None:
+            # Given back once, it is as others left it.
+            self.attrs_before, self._found = self._found, None
 
     def run_input_thread(self) -> None:
         """Read keys until the end; a terminal that cannot be read is lost."""

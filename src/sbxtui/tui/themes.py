@@ -1,10 +1,12 @@
-"""The themes: dark, light, high contrast, and mono, which needs no colour at all."""
+"""The themes: dark, light, high contrast, the terminal's own, and mono, which needs no colour at all."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual.theme import Theme
 
-# Every text colour stands on `background` or `panel` with a contrast of at least 4.5:1; a test holds this.
+# Every text colour of our own stands on `background` or `panel` with a contrast of at least 4.5:1; a test holds this.
 TONES = ("good", "busy", "calm", "gone", "warn", "muted", "key")
 
 
@@ -43,6 +45,29 @@ def _theme(name: str, *, dark: bool, background: str, panel: str, foreground: st
     )
 
 
+# Whatever colours the terminal has; how well they are read is the terminal's affair, and the cursor is reversed.
+_TERMINAL = replace(
+    _theme(
+        "terminal",
+        dark=True,
+        background="ansi_default",
+        panel="ansi_default",
+        foreground="ansi_default",
+        cursor="ansi_default",
+        good="ansi_green",
+        busy="ansi_yellow",
+        calm="ansi_blue",
+        gone="ansi_default",
+        warn="ansi_red",
+        muted="ansi_default",
+        key="ansi_cyan",
+        line="ansi_default",
+    ),
+    ansi=True,
+    boost="ansi_default",
+)
+# Textual's own styles speak of them where the theme is of this kind.
+_TERMINAL.variables.update({"ansi-background": "ansi_default", "ansi-foreground": "ansi_default"})
 THEMES = (
     _theme(
         "dark",
@@ -92,6 +117,7 @@ THEMES = (
         key="#66e6ff",
         line="#ffffff",
     ),
+    _TERMINAL,
     _theme(
         "mono",
         dark=True,
@@ -114,6 +140,8 @@ HIGHLIGHTING = {"sbx-dark": "github-dark", "sbx-light": "default", "sbx-contrast
 THEME_NAMES = tuple(theme.name for theme in THEMES)
 DEFAULT_THEME = THEME_NAMES[0]
 MONO_THEME = THEME_NAMES[-1]
+# Their cursor is told by reversing it.
+REVERSING_THEMES = (_TERMINAL.name, MONO_THEME)
 
 
 def next_theme(name: str) -> str:

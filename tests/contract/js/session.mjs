@@ -10,6 +10,8 @@ import {
   paginateListMicrovmImages,
   paginateListMicrovms,
 } from "@aws-sdk/client-lambda-microvms";
+import { CreateBucketCommand, GetObjectCommand, PutObjectCommand, S3Client } from "@aws-sdk/client-s3";
+import { Readable } from "node:stream";
 
 const DEADLINE_MS = 60_000;
 const GUEST_PORT = 8080;
@@ -46,6 +48,22 @@ async function healthz(endpoint, headers) {
   return answer.status;
 }
 
+// A body that is known, and one that comes: that goes in chunks, with its checksum behind them.
+async function objects() {
+  const s3 = new S3Client({});
+  await s3.send(new CreateBucketCommand({ Bucket: "theirs" }));
+  const got = [];
+  for (const [key, body, more] of [
+    ["known", "known".repeat(9), {}],
+    ["coming", Readable.from([Buffer.from("coming".repeat(30_000)), Buffer.from("!")]), { ContentLength: 180_001 }],
+  ]) {
+    await s3.send(new PutObjectCommand({ Bucket: "theirs", Key: key, Body: body, ...more }));
+    const answer = await s3.send(new GetObjectCommand({ Bucket: "theirs", Key: key, ChecksumMode: "ENABLED" }));
+    got.push((await answer.Body.transformToString()).length, Boolean(answer.ChecksumCRC32));
+  }
+  return got;
+}
+
 const images = [...(await all(paginateListMicrovmImages)), ...(await all(paginateListManagedMicrovmImages))];
 const image = images.find((one) => one.imageArn.endsWith(":sbx-base")) ?? images[0];
 const started = await client.send(new RunMicrovmCommand({ imageIdentifier: image.imageArn, maximumDurationInSeconds: 600 }));
@@ -57,6 +75,7 @@ try {
     if (state === "TERMINATED") throw new Error(`the sandbox ended before it ran: ${stateReason}`);
     return state === "RUNNING";
   });
+  report.objects = await objects();
   report.listed = (await all(paginateListMicrovms)).some((one) => one.microvmId === id);
   const { authToken } = await client.send(
     new CreateMicrovmAuthTokenCommand({

@@ -1,20 +1,36 @@
-// A working session with the TypeScript SDK: make a sandbox, run a command, use a file, remove it. Prints what it saw.
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+// A working session of an SDK's client with a server it starts: SDK (1 or 2), ERA (auto or legacy), NAME, COMMAND...
+const [sdk, era, name, command, ...args] = process.argv.slice(2);
+const home = sdk === "1" ? "@modelcontextprotocol/sdk/client" : "@modelcontextprotocol/client";
+const { Client } = await import(sdk === "1" ? `${home}/index.js` : home);
+const { StdioClientTransport } = await import(sdk === "1" ? `${home}/stdio.js` : `${home}/stdio`);
 
-const [command, ...args] = process.argv.slice(2);
-const client = new Client({ name: "js-agent", version: "1" });
-await client.connect(new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" }));
+const client = new Client({ name: "js-agent", version: "1" }, { versionNegotiation: { mode: era } });
+const transport = new StdioClientTransport({ command, args, env: process.env });
+await client.connect(transport);
 
-const call = async (name, input) => (await client.callTool({ name, arguments: input })).structuredContent?.data;
-const { tools } = await client.listTools();
-const made = await call("sandbox_create", { name: "from-js", memory: 512 });
-await call("sandbox_fs_write", { name: "from-js", path: "a.txt", content: "from JavaScript" });
-const ran = await call("sandbox_exec", { name: "from-js", command: "cat", args: ["a.txt"] });
-const refused = await client.callTool({ name: "sandbox_remove", arguments: { name: "from-js" } });
-const removed = await call("sandbox_remove", { name: "from-js", confirm: true });
-const { resources } = await client.listResources();
+async function call(tool, fields) {
+  const result = await client.callTool({ name: tool, arguments: { name, ...fields } });
+  const told = JSON.parse(result.content[0].text);
+  return told.ok ? told.data : told.error;
+}
+
+const tools = (await client.listTools()).tools.length;
+const made = await call("sandbox_create", { memory: 512 });
+await call("sandbox_fs_write", { path: "a/b.txt", content: "from js" });
+const ran = await call("sandbox_exec", { command: "cat", args: ["a/b.txt"] });
+const read = await call("sandbox_fs_read", { path: "a/b.txt" });
+const refused = await call("sandbox_remove", {});
+const removed = await call("sandbox_remove", { confirm: true });
+const pid = transport.pid;
 await client.close();
-console.log(JSON.stringify({
-  tools: tools.length, state: made.state, stdout: ran.stdout, refused: refused.isError, removed: removed.removed, resources: resources.length,
-}));
+console.log(
+  JSON.stringify({
+    tools,
+    state: made.state,
+    ran: [ran.exit_code, ran.stdout],
+    read: read.content,
+    refused: refused.code,
+    removed: removed.removed,
+    pid,
+  }),
+);

@@ -336,7 +336,7 @@ async def an_unknown_method_passes(place: Place) -> None:
 
 @probe
 async def a_websocket_has_its_subprotocol_and_large_messages(place: Place) -> None:
-    message = BLOCK * 80
+    message = BLOCK * 512
     async with connect(place.ws_url, subprotocols=["vite-hmr"], max_size=None, compression=None) as socket:  # type: ignore[list-item]
         assert socket.subprotocol == "vite-hmr"
         for sent in ("text", b"\x00\xff", message):

@@ -57,6 +57,10 @@ def plain(status: int, body: bytes = b"") -> bytes:
     return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body)
 
 
+NUMBERED = b"HTTP/1.1 429 X\r\nx-amzn-requestid: 1\r\nContent-Length: 4\r\n\r\nslow"
+OWN = b"HTTP/1.1 429 X\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n"
+
+
 async def ask(forward: Proxied, *requests: bytes) -> list[bytes]:
     """Send requests over one connection; the answers' first lines and bodies."""
     reader, writer = await forward.connect()
@@ -97,7 +101,7 @@ async def test_a_port_nobody_listens_on_is_named_and_served_once_somebody_does(e
 
 
 async def test_what_the_endpoint_let_not_through_is_sent_again_and_a_body_never() -> None:
-    script = Scripted(plain(429), plain(502), plain(502), OK, plain(502))
+    script = Scripted(plain(429), NUMBERED, plain(502), OK, plain(502))
     async with serving(script.serve) as port, proxied(f"http://127.0.0.1:{port}", 80, tokens=["t"]) as forward:
         assert await ask(forward, GET) == [b"HTTP/1.1 200 OK ok"]
         (answer,) = await ask(forward, POST)
@@ -106,10 +110,10 @@ async def test_what_the_endpoint_let_not_through_is_sent_again_and_a_body_never(
 
 
 async def test_an_apps_own_refusals_pass_as_they_are() -> None:
-    own = (plain(403, b"not yours"), plain(502, b"upstream is down"), plain(429, b"slow down"), plain(404, b"no"))
+    own = (plain(403, b"not yours"), plain(502, b"upstream is down"), plain(429, b"slow down"), OWN)
     script = Scripted(*own)
     async with serving(script.serve) as port, proxied(f"http://127.0.0.1:{port}", 80, tokens=["t"]) as forward:
-        answers = await ask(forward, GET, GET, POST, GET)
+        answers = await ask(forward, GET, GET, GET, GET)
         assert [answer.split(b" X ")[1] for answer in answers] == [answer.split(b"\r\n\r\n")[1] for answer in own]
         assert forward.way.state is TunnelState.UP
 

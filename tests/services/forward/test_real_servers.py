@@ -1,7 +1,9 @@
 """Servers people really run, reached through a forward by the clients people really use.
 
-Their packages come from where this machine's packages come from, into a folder of the test; programs that only the
-system can bring (Chromium, PostgreSQL, OpenSSH) are used where they are.
+Their packages are fetched by CI (`.ci/run`), which names them in `SBX_TEST_SERVERS_PYTHON` and `SBX_TEST_SERVERS_NODE`,
+or by the tests themselves into a folder of theirs, where `SBX_TEST_SERVERS_FETCH` is set, as `make soak` does. Programs
+that only the system can bring (Chromium, PostgreSQL, OpenSSH) are used where they are. What is not there is skipped. CI
+runs each through the tunnel and leaves out what takes minutes.
 """
 
 from __future__ import annotations
@@ -11,11 +13,10 @@ import json
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -26,14 +27,15 @@ from sbxtui.services.forward.model import Mode
 from tests.guest.conftest import guest, warm_guest
 from tests.localcloud.conftest import cloud, endpoint
 from tests.localcloud.endpoint import Endpoint
-from tests.support.browser import PROGRAM, browser_page
+from tests.support.browser import PROGRAM, Browser, running_browser
 from tests.support.forwarding import forwarded, proxied
 from tests.support.guest_process import GuestProcess
 from tests.support.relay import running_relay
+from tests.support.servers import free_port, program
 
 __all__ = ["cloud", "endpoint", "guest", "warm_guest"]
 LIMIT_S = 240
-MODES = (Mode.TUNNEL, Mode.PROXY)
+MODES = (pytest.param(Mode.TUNNEL, marks=pytest.mark.long), pytest.param(Mode.PROXY, marks=pytest.mark.slow))
 needs_chromium = pytest.mark.skipif(not PROGRAM, reason="Chromium is not installed")
 POSTGRES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"))), None)
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
@@ -43,23 +45,40 @@ window.loads = (window.loads || 0) + 1;
 document.querySelector("#p").textContent = word;
 import.meta.hot.accept("./word.js", (made) => { document.querySelector("#p").textContent = made.word; });
 """
-EVENTS = """
+APP = """
 import asyncio
 from fastapi import FastAPI
-from fastapi.responses import StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 app = FastAPI()
-go = asyncio.Event()
+waiting = asyncio.Queue()
+@app.get("/", response_class=HTMLResponse)
+async def page():
+    return "<p id=p></p><script>new EventSource('/events').onmessage = e => { p.textContent += e.data; }</script>"
 @app.get("/events")
 async def events():
     async def stream():
         yield "data: one\\n\\n"
-        await go.wait()
-        yield "data: two\\n\\n"
+        while True:
+            yield f"data: {await waiting.get()}\\n\\n"
     return StreamingResponse(stream(), media_type="text/event-stream")
-@app.post("/go")
-async def release():
-    go.set()
-    return {"went": True}
+@app.post("/say/{word}")
+async def say(word: str):
+    waiting.put_nowait(word)
+    return {"said": word}
+"""
+LAYOUT = "export default ({ children }) => <html><body>{children}</body></html>;\n"
+ACTION = """
+import { revalidatePath } from "next/cache";
+export const dynamic = "force-dynamic";
+globalThis.count ??= 0;
+async function more() {
+  "use server";
+  globalThis.count += 1;
+  revalidatePath("/");
+}
+export default function Page() {
+  return <form action={more}><p>{`count is ${globalThis.count}`}</p><button>more</button></form>;
+}
 """
 COUNTER = """
 import streamlit as st
@@ -70,68 +89,53 @@ st.write(f"count is {st.session_state.n}")
 """
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+Reached = Callable[[int], AbstractAsyncContextManager[int]]
 
 
-@asynccontextmanager
-async def program(*words: str | Path, cwd: Path, port: int, user: str = "", **env: str) -> AsyncIterator[None]:
-    """A server that listens on a port of this machine's loopback, ended with what it started."""
-    log = (cwd / "server.log").open("ab")
-    process = await asyncio.create_subprocess_exec(
-        *map(str, words),
-        cwd=cwd,
-        env={**os.environ, "HOME": str(cwd), **env},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-        user=user or None,
-    )
-    try:
-        while True:
-            assert process.returncode is None, (cwd / "server.log").read_text()[-2000:]
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.1)
-                continue
-            writer.close()
-            break
-        yield
-    finally:
-        os.killpg(process.pid, 9)
-        await process.wait()
-        log.close()
+@pytest.fixture
+def reached(mode: Mode, request: pytest.FixtureRequest) -> Reached:
+    """Forwards a port and yields the one here. An endpoint is there for the mode that needs one."""
+    way = request.getfixturevalue("guest" if mode is Mode.TUNNEL else "endpoint")
+
+    @asynccontextmanager
+    async def forwarding(port: int) -> AsyncIterator[int]:
+        if isinstance(way, Endpoint):
+            async with proxied(way.address, port, tokens=[way.token], verify=way.context()) as through:
+                yield through.local_port
+        else:
+            async with forwarded(way.url, port) as forward:
+                yield forward.local_port
+
+    return forwarding
 
 
-@asynccontextmanager
-async def reached(mode: Mode, port: int, guest: GuestProcess, endpoint: Endpoint) -> AsyncIterator[int]:
-    """The port forwarded; yields the one here."""
-    if mode is Mode.TUNNEL:
-        async with forwarded(guest.url, port) as forward:
-            yield forward.local_port
-    else:
-        async with proxied(endpoint.address, port, tokens=[endpoint.token], verify=endpoint.context()) as through:
-            yield through.local_port
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One for all pages."""
+    with running_browser(tmp_path_factory.mktemp("profile")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter with the servers of PyPI."""
-    return _installed(tmp_path_factory.mktemp("pypi"), "fastapi", "uvicorn", "jupyter_server", "ipykernel", "streamlit")
-
-
-def _installed(folder: Path, *packages: str) -> Path:
     if given := os.environ.get("SBX_TEST_SERVERS_PYTHON"):
         return Path(given)
+    _fetch_only_if_told_to()
+    folder = tmp_path_factory.mktemp("pypi")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    done = subprocess.run([folder / "bin/pip", "install", "-q", *packages], capture_output=True, check=False)
+    interpreter = folder / "bin" / "python"
+    packages = ("fastapi", "uvicorn", "jupyter_server", "ipykernel", "streamlit")
+    words = ("-m", "pip", "install", "-q", "--disable-pip-version-check", "--prefer-binary", *packages)
+    done = subprocess.run([interpreter, *words], capture_output=True, check=False)
     if done.returncode:
         pytest.skip(f"not to be had here: {done.stderr.decode()[-300:]}")
-    return folder / "bin" / "python"
+    return interpreter
+
+
+def _fetch_only_if_told_to() -> None:
+    if not os.environ.get("SBX_TEST_SERVERS_FETCH"):
+        pytest.skip("not named in SBX_TEST_SERVERS_…, and not to be fetched")
 
 
 @pytest.fixture(scope="module")
@@ -139,13 +143,19 @@ def vite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with Vite in it, and a page that takes new code without being loaded anew."""
     folder = tmp_path_factory.mktemp("vite")
     (folder / "package.json").write_text('{"name": "x", "type": "module"}')
-    if given := os.environ.get("SBX_TEST_SERVERS_NODE"):
-        (folder / "node_modules").symlink_to(given)
-    elif subprocess.run(["npm", "install", "--silent", "--no-audit", "vite@5"], cwd=folder, check=False).returncode:
-        pytest.skip("Vite is not to be had here")
+    _install_node(folder, "SBX_TEST_SERVERS_NODE", "vite@5")
     (folder / "index.html").write_text(PAGE)
     (folder / "main.js").write_text(MAIN)
     return folder
+
+
+def _install_node(folder: Path, variable: str, *packages: str) -> None:
+    if given := os.environ.get(variable):
+        (folder / "node_modules").symlink_to(given)
+        return
+    _fetch_only_if_told_to()
+    if subprocess.run(["npm", "install", "--silent", "--no-audit", *packages], cwd=folder, check=False).returncode:
+        pytest.skip(f"{packages[0]} is not to be had here")
 
 
 def _vite(folder: Path, port: int) -> tuple[str | Path, ...]:
@@ -154,19 +164,16 @@ def _vite(folder: Path, port: int) -> tuple[str | Path, ...]:
 
 
 @needs_chromium
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-async def test_vite_serves_its_page_and_puts_new_code_into_it(
-    mode: Mode, vite: Path, guest: GuestProcess, endpoint: Endpoint, tmp_path: Path
-) -> None:
+async def test_vite_serves_its_page_and_puts_new_code_into_it(vite: Path, reached: Reached, browser: Browser) -> None:
     port = free_port()
     (vite / "word.js").write_text('export const word = "one";\n')
     command = _vite(vite, port)
     async with (
         asyncio.timeout(LIMIT_S),
         program(*command, cwd=vite, port=port),
-        reached(mode, port, guest, endpoint) as local_port,
-        browser_page(tmp_path / "profile") as page,
+        reached(port) as local_port,
+        browser.page() as page,
     ):
         await page.go(f"http://app-{port}.localhost:{local_port}/")
         await page.until('document.querySelector("#p")?.textContent === "one"')
@@ -177,7 +184,9 @@ async def test_vite_serves_its_page_and_puts_new_code_into_it(
 
 @needs_chromium
 @pytest.mark.slow
-async def test_25_cuts_of_the_way_do_not_reload_a_page_of_vite(vite: Path, guest: GuestProcess, tmp_path: Path) -> None:
+async def test_25_cuts_of_the_way_do_not_reload_a_page_of_vite(
+    vite: Path, guest: GuestProcess, browser: Browser
+) -> None:
     port = free_port()
     (vite / "word.js").write_text('export const word = "one";\n')
     command = _vite(vite, port)
@@ -186,7 +195,7 @@ async def test_25_cuts_of_the_way_do_not_reload_a_page_of_vite(vite: Path, guest
         program(*command, cwd=vite, port=port),
         running_relay(guest.port) as relay,
         forwarded(relay.url, port) as forward,
-        browser_page(tmp_path / "profile") as page,
+        browser.page() as page,
     ):
         await page.go(f"http://localhost:{forward.local_port}/")
         await page.until('document.querySelector("#p")?.textContent === "one"')
@@ -198,30 +207,65 @@ async def test_25_cuts_of_the_way_do_not_reload_a_page_of_vite(vite: Path, guest
         assert relay.cuts >= 25
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-async def test_fastapi_sends_each_event_as_it_happens(
-    mode: Mode, python: Path, guest: GuestProcess, endpoint: Endpoint, tmp_path: Path
+async def test_fastapi_sends_each_event_as_it_happens_to_a_client_and_to_a_page(
+    python: Path, reached: Reached, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     port = free_port()
-    (tmp_path / "app.py").write_text(EVENTS)
+    (tmp_path / "app.py").write_text(APP)
+    command = (python, "-m", "uvicorn", "app:app", "--port", str(port))
     async with (
         asyncio.timeout(LIMIT_S),
-        program(python, "-m", "uvicorn", "app:app", "--port", str(port), cwd=tmp_path, port=port),
-        reached(mode, port, guest, endpoint) as local_port,
-        httpx.AsyncClient(base_url=f"http://localhost:{local_port}", timeout=60) as client,
-        client.stream("GET", "/events") as answer,
+        program(*command, cwd=tmp_path, port=port),
+        reached(port) as local_port,
     ):
+        await _hears_events(f"http://localhost:{local_port}")
+        if PROGRAM:
+            await _page_shows_events(request.getfixturevalue("browser"), f"http://app-{port}.localhost:{local_port}")
+
+
+async def _hears_events(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client, client.stream("GET", "/events") as answer:
         lines = answer.aiter_lines()
         assert await anext(lines) == "data: one"
-        assert (await client.post("/go")).json() == {"went": True}
+        assert (await client.post("/say/two")).json() == {"said": "two"}
         assert [await anext(lines), await anext(lines)] == ["", "data: two"]
 
 
+async def _page_shows_events(browser: Browser, url: str) -> None:
+    async with browser.page() as page, httpx.AsyncClient(timeout=60) as client:
+        await page.go(f"{url}/")
+        await page.until("document.querySelector('#p')?.textContent === 'one'")
+        await client.post(f"http://localhost:{url.rpartition(':')[2]}/say/three")
+        await page.until("document.querySelector('#p').textContent === 'onethree'")
+
+
+@needs_chromium
 @pytest.mark.slow
+@pytest.mark.parametrize("mode", tuple(Mode))
+async def test_an_action_of_next_changes_its_page(reached: Reached, browser: Browser, tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "package.json").write_text('{"name": "x"}')
+    _install_node(tmp_path, "SBX_TEST_SERVERS_NEXT", "next@14", "react@18", "react-dom@18")
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "layout.js").write_text(LAYOUT)
+    (tmp_path / "app" / "page.js").write_text(ACTION)
+    words = ("node", tmp_path / "node_modules/next/dist/bin/next", "dev", "-p", str(port), "-H", "127.0.0.1")
+    async with (
+        asyncio.timeout(LIMIT_S),
+        program(*words, cwd=tmp_path, port=port, NEXT_TELEMETRY_DISABLED="1"),
+        reached(port) as local_port,
+        browser.page() as page,
+    ):
+        await page.go(f"http://localhost:{local_port}/")
+        await page.until("document.querySelector('p')?.textContent === 'count is 0'")
+        await page.value("document.querySelector('button').click()")
+        await page.until("document.querySelector('p').textContent === 'count is 1'")
+
+
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_jupyter_kernel_computes_and_its_terminal_answers(
-    mode: Mode, python: Path, guest: GuestProcess, endpoint: Endpoint, tmp_path: Path
+    mode: Mode, python: Path, reached: Reached, tmp_path: Path
 ) -> None:
     port = free_port()
     words = ("-m", "jupyter_server", "--no-browser", f"--port={port}", "--ip=127.0.0.1", "--IdentityProvider.token=t")
@@ -229,7 +273,7 @@ async def test_a_jupyter_kernel_computes_and_its_terminal_answers(
     async with (
         asyncio.timeout(LIMIT_S),
         program(python, *words, *more, cwd=tmp_path, port=port, JUPYTER_RUNTIME_DIR=str(tmp_path)),
-        reached(mode, port, guest, endpoint) as local_port,
+        reached(port) as local_port,
         httpx.AsyncClient(base_url=f"http://localhost:{local_port}", params={"token": "t"}, timeout=60) as client,
     ):
         origin = f"http://localhost:{local_port}"
@@ -247,7 +291,8 @@ async def test_a_jupyter_kernel_computes_and_its_terminal_answers(
         async with connect(url, origin=origin, max_size=None) as socket:  # type: ignore[arg-type]
             await socket.send(json.dumps(["stdin", "echo $((6*7))\r"]))
             said = ""
-            while "\n42\r\n" not in said:
+            # What was typed is echoed, and shells tell terminals more than what commands say.
+            while "42\r\n" not in said:
                 kind, *text = json.loads(await socket.recv())
                 said += text[0] if kind == "stdout" else ""
 
@@ -259,11 +304,8 @@ def _execute(code: str) -> dict[str, object]:
 
 
 @needs_chromium
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_streamlit_button_counts(
-    mode: Mode, python: Path, guest: GuestProcess, endpoint: Endpoint, tmp_path: Path
-) -> None:
+async def test_a_streamlit_button_counts(python: Path, reached: Reached, browser: Browser, tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "app.py").write_text(COUNTER)
     words = ("-m", "streamlit", "run", "app.py", "--server.port", str(port), "--server.address", "127.0.0.1")
@@ -271,16 +313,19 @@ async def test_a_streamlit_button_counts(
     async with (
         asyncio.timeout(LIMIT_S),
         program(python, *words, *quiet, cwd=tmp_path, port=port),
-        reached(mode, port, guest, endpoint) as local_port,
-        browser_page(tmp_path / "profile") as page,
+        reached(port) as local_port,
+        browser.page() as page,
     ):
         await page.go(f"http://localhost:{local_port}/")
         await page.until("document.body.innerText.includes('count is 0')")
-        await page.value("[...document.querySelectorAll('button')].find(b => b.innerText.includes('more')).click()")
+        button = "[...document.querySelectorAll('button')].find(b => b.innerText.includes('more'))"
+        # It may be drawn after what stands below it.
+        await page.until(f"{button} !== undefined")
+        await page.value(f"{button}.click()")
         await page.until("document.body.innerText.includes('count is 1')")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(POSTGRES is None or not shutil.which("psql"), reason="PostgreSQL is not installed")
 async def test_psql_asks_a_database(guest: GuestProcess, tmp_path: Path) -> None:
     assert POSTGRES is not None

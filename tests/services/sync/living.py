@@ -1,6 +1,6 @@
 """`python -m tests.services.sync.living ROOT MODE`: a link between two folders that goes on until it is killed.
 
-It says its state, and why there are no hints, whenever either changes.
+It says its state, whether hints were lost, and why there are none, whenever any of these changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def main() -> None:
 
     def say(status: Status) -> None:
         nonlocal said
-        words = f"{status.state.value} {status.trouble}"
+        words = f"{status.state.value} {'lost' if status.overflows else ''} {status.trouble}"
         if words != said:
             said = words
             os.write(1, f"{words}\n".encode())

@@ -10,13 +10,18 @@ import shutil
 import signal
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sbxguest.tree.stage import write_all
-from sbxtui.core.errors import Conflict, GuestUnreachable
+from sbxtui.core.errors import Conflict, GuestUnreachable, SbxError
+from sbxtui.guest.faults import answered
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Mode, OnConflict, Side
 from sbxtui.services.sync.resolve import keep_both, resolve
@@ -28,6 +33,7 @@ from tests.services.sync.processes import started
 _IN_MEMORY = "/dev/shm"
 _KILLS = 25
 _EDITS = ("write", "write", "write", "write", "remove", "remove folder", "move", "chmod", "clock", "flip")
+_FAULTS = {"cut", "fault of the guest", "twice", "disk full", "clock jump", "state lost"}
 NAMES = ["a", "b", "d/a", "d/b", "d/e/a", "x/y/z"]
 
 
@@ -46,26 +52,46 @@ class History:
         self.cut_in = 0
         self.full_in = 0
         self.operations = 0
+        # What a watcher saw on each side, and has not told yet.
+        self.unsaid: dict[Path, set[bytes]] = defaultdict(set)
+        self.faults: Counter[str] = Counter()
 
     def fault(self, point: str) -> None:
-        """Break the connection when its time has come."""
+        """Break the connection, or the guest, when its time has come."""
         self.cut_in -= 1
         if self.cut_in == 0:
-            self.log.append(f"cut while {point}")
-            raise GuestUnreachable(point)
+            what = self.random.choice(["cut", "fault of the guest"])
+            self.note(what, point)
+            raise GuestUnreachable(point) if what == "cut" else answered(500, b"{}")
+
+    def note(self, fault: str, more: str = "") -> None:
+        """A fault came."""
+        self.faults[fault] += 1
+        self.log.append(f"{fault} {more}")
 
     def write(self, fd: int, piece: bytes, make_room: Callable[[], bool]) -> None:
         """As a disk does on which contents wait; it is full when its time has come."""
         self.full_in -= 1
         if self.full_in == 0:
-            self.log.append("disk full")
+            self.note("disk full")
             os.write(fd, piece[: len(piece) // 2])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write_all(fd, piece, make_room)
 
     def is_doubled(self) -> bool:
         """Whether a batch comes twice, as after an answer that was lost."""
-        return self.random.random() < 0.1
+        is_doubled = self.random.random() < 0.1
+        if is_doubled:
+            self.note("twice")
+        return is_doubled
+
+    def clock(self) -> Callable[[], int]:
+        """What the machine's clock says for a while, in nanoseconds; now and then it has jumped."""
+        jump_s = self.random.choice([0, 0, 0, 3600, -3600])
+        if not jump_s:
+            return time.time_ns
+        self.note("clock jump")
+        return partial(_ahead, time.time_ns, jump_s)
 
     def edit(self, two: TwoFolders) -> None:
         """A person, or the sandbox, writes, removes or moves something; whoever is faster wins."""
@@ -80,6 +106,7 @@ class History:
         path = side / self.random.choice(NAMES)
         what = self.random.choice(_EDITS)
         self.log.append(f"{what} {path.relative_to(self.root)}")
+        self._saw(side, path, path.parent if what == "remove folder" else path)
         match what:
             case "write":
                 self._write(path)
@@ -88,7 +115,9 @@ class History:
             case "remove folder":
                 self._remove(path.parent if path.parent != side else path)
             case "move":
-                self._move(path, side / self.random.choice(NAMES))
+                target = side / self.random.choice(NAMES)
+                self._saw(side, target)
+                self._move(path, target)
             case "chmod":
                 if path.is_file():
                     path.chmod(0o755 if self.random.random() < 0.5 else 0o644)
@@ -99,6 +128,15 @@ class History:
                     os.utime(path, (at_s, at_s))
             case _:
                 self._flip(path)
+
+    def _saw(self, side: Path, *paths: Path) -> None:
+        self.unsaid[side].update(os.fsencode(path.relative_to(side)) for path in paths if path != side)
+
+    def hints(self, side: Path) -> set[bytes]:
+        """Some of what a watcher saw; the rest comes later, or never."""
+        some = {path for path in sorted(self.unsaid[side]) if self.random.random() < 0.5}
+        self.unsaid[side] -= some
+        return some
 
     def edits(self, two: TwoFolders, count: int) -> None:
         """Some edits one after the other."""
@@ -141,7 +179,7 @@ class History:
 
     async def sync(self, two: TwoFolders) -> None:
         """The link, or a person, does something."""
-        what = self.random.choice(["compare", "follow", "follow", "pull", "resolve", "undo"])
+        what = self.random.choice(["compare", "follow", "hints", "hints", "pull", "resolve", "undo"])
         self.log.append(what)
         self.operations += 1
         self.cut_in = self.random.choice([0, 0, self.random.randrange(1, 30)])
@@ -150,14 +188,19 @@ class History:
             await self._do(what, two)
         except (GuestUnreachable, Conflict):
             pass
+        except SbxError as error:
+            assert error.details.get("http_status") == 500
         finally:
             self.cut_in = self.full_in = 0
 
     async def _do(self, what: str, two: TwoFolders) -> None:
-        if what == "compare" or (what == "follow" and not two.pair.has_met):
+        if what == "compare" or (what in ("follow", "hints") and not two.pair.has_met):
             await two.cycle.compare()
         elif what == "follow":
             await two.cycle.follow({b""})
+        elif what == "hints":
+            is_heard_there = two.pair.mode is Mode.TWO_WAY
+            await two.cycle.follow(self.hints(two.here), self.hints(two.there) if is_heard_there else ())
         else:
             with two.intake() as intake:
                 reviewed = await review(two.pair)
@@ -190,32 +233,68 @@ class History:
     def _content(self, path: str) -> str:
         """Read once per version: trash grows, and is looked through after each step."""
         found = os.lstat(path)
-        key = (path, found.st_ino, found.st_size, found.st_mtime_ns)
+        # Not by its mtime: an edit may put an old one back.
+        key = (path, found.st_ino, found.st_size, found.st_ctime_ns)
         if key not in self.contents:
             with open(path, "rb") as file:
                 self.contents[key] = file.read().decode("utf-8", "replace")
         return self.contents[key]
 
 
-async def run_history(seed: int, operations: int) -> None:
-    """Many operations; the link's process is started anew now and then."""
+async def leaves_nothing_to_do(two: TwoFolders) -> bool:
+    """Whether looks at everything come to an end, unless a person has to decide."""
+    for _ in range(3):
+        await two.cycle.compare()
+    return bool(two.cycle.status.halts or two.cycle.status.failed) or not two.pair.compare().changes
+
+
+def _ahead(clock: Callable[[], int], jump_s: int) -> int:
+    return clock() + jump_s * 10**9
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Makes calls where they come from: of steps one after the other, changing threads would take the most time."""
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call it now."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(call(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - as a pool does
+            done.set_exception(error)
+        return done
+
+
+async def run_history(seed: int, operations: int) -> Counter[str]:
+    """Many operations; the link's process is started anew now and then. Returns the faults there were."""
+    asyncio.get_running_loop().set_default_executor(AtOnce())
     root = Path(tempfile.mkdtemp(prefix="sbx-history-", dir=_IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None))
     try:
         history = History(seed, root)
-        mode, policy = history.random.choice(list(Mode)), history.random.choice([OnConflict.STOP, OnConflict.LOCAL])
+        mode = history.random.choice(list(Mode))
+        # Merging texts is left out: it asks git each time.
+        policies = [OnConflict.STOP, OnConflict.LOCAL, *([OnConflict.GUEST] if mode is Mode.TWO_WAY else [])]
+        policy = history.random.choice(policies)
         while history.operations < operations:
             with two_folders(root, mode=mode, fault=history.fault, on_conflict=policy) as two:
                 two.guest.is_doubled = history.is_doubled
-                for _ in range(12):
+                for turn in range(12):
                     history.edits(two, history.random.choice([1, 2, 4, 12]))
                     with pytest.MonkeyPatch.context() as patch:
                         patch.setattr("sbxguest.tree.stage.write_all", history.write)
+                        patch.setattr("time.time_ns", history.clock())
                         await history.sync(two)
-                    assert not history.lost(), f"seed {seed}: {history.lost()} after {history.log[-30:]}"
+                    # What is lost stays lost.
+                    if turn % 4 == 3:
+                        assert not history.lost(), f"seed {seed}: {history.lost()} after {history.log[-60:]}"
+                if history.operations >= operations:
+                    assert await leaves_nothing_to_do(two), f"seed {seed}: {two.pair.compare()} {history.log[-30:]}"
+                    assert not history.lost(), f"seed {seed}: {history.lost()} at the end"
             if history.random.random() < 0.1:
-                history.log.append("state lost")
+                history.note("state lost")
                 for file in (root / "state").glob("link.db*"):
                     file.unlink()
+        return history.faults
     finally:
         shutil.rmtree(root)
 
@@ -223,8 +302,10 @@ async def run_history(seed: int, operations: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("start", range(0, 50, 10))
 async def test_no_history_of_edits_and_faults_loses_what_somebody_wrote(start: int) -> None:
+    faults: Counter[str] = Counter()
     for seed in range(start, start + 10):
-        await run_history(seed, 400)
+        faults += await run_history(seed, 400)
+    assert set(faults) == _FAULTS
 
 
 @pytest.mark.soak

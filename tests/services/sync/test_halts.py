@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from sbxtui.services.sync.halts import Roots, find_halts, find_large_seed
-from sbxtui.services.sync.model import Entry, Kind, Listing, Mode
+from sbxtui.services.sync.model import Kind, Listing, Mode, State
 from sbxtui.services.sync.plan import plan
 
 ROOTS = Roots("1:2", "g1:e1:3:4")
-FILE = Entry(Kind.FILE, b"a")
+FILE = State(Kind.FILE, b"a")
 
 
-def tree(count: int, *, first: int = 0) -> dict[bytes, Entry]:
+def tree(count: int, *, first: int = 0) -> dict[bytes, State]:
     return {b"f%d" % number: FILE for number in range(first, count)}
 
 
 def codes(
-    base: dict[bytes, Entry],
+    base: dict[bytes, State],
     local: Listing,
     guest: Listing,
     *,

@@ -168,7 +168,7 @@ async def test_a_switch_of_branches_is_carried_over_as_a_whole(tmp_path: Path) -
         (here / "lib" / f"p{number % 9}" / f"f{number}").write_text(f"two {number}")
     run("add", ".")
     run("commit", "-q", "-m", "two")
-    async with running(tmp_path) as live:
+    async with running(tmp_path, mode=Mode.TWO_WAY) as live:
         await live.until_state(LinkState.WATCHING)
         for branch in ("one", "two", "one", "two"):
             await asyncio.to_thread(run, "checkout", "-q", branch)

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbxtui.core.errors import UsageError
-from sbxtui.services.sync.model import DIR, Change, Entry, Kind, Listing, Mode, Op, Plan, Side, ancestors, parent_of
+from sbxtui.services.sync.model import DIR, Change, Kind, Listing, Mode, Op, Plan, Side, State, ancestors, parent_of
 from sbxtui.services.sync.plan import plan
 
-Tree = dict[bytes, Entry]
+Tree = dict[bytes, State]
 
 
-def file(content: str, *, x: bool = False) -> Entry:
-    return Entry(Kind.FILE, content.encode(), x)
+def file(content: str, *, x: bool = False) -> State:
+    return State(Kind.FILE, content.encode(), x)
 
 
-def link(target: str) -> Entry:
-    return Entry(Kind.LINK, target.encode())
+def link(target: str) -> State:
+    return State(Kind.LINK, target.encode())
 
 
 def planned(base: Tree, local: Tree, guest: Tree, mode: Mode = Mode.TWO_WAY) -> Plan:
@@ -31,7 +31,7 @@ def steps(result: Plan) -> list[tuple[str, str, str]]:
     return [(change.side.value, change.op.value, change.path.decode()) for change in result.changes]
 
 
-def applied(tree: Mapping[bytes, Entry], changes: Iterable[Change], side: Side) -> Tree:
+def applied(tree: Mapping[bytes, State], changes: Iterable[Change], side: Side) -> Tree:
     """What a careful executor makes of a tree: every step must be possible when its turn comes."""
     now = dict(tree)
     for change in changes:
@@ -89,7 +89,7 @@ TWO, PUSH, MIRROR = Mode.TWO_WAY, Mode.PUSH, Mode.MIRROR
     ],
 )
 def test_every_rule_of_the_table(
-    base: Entry | None, local: Entry | None, guest: Entry | None, mode: Mode, expected: list[str]
+    base: State | None, local: State | None, guest: State | None, mode: Mode, expected: list[str]
 ) -> None:
     trees: list[Tree] = [{} if entry is None else {b"p": entry} for entry in (base, local, guest)]
     result = planned(trees[0], trees[1], trees[2], mode)
@@ -180,12 +180,12 @@ def test_a_listing_of_what_no_folder_can_hold_is_refused(path: bytes) -> None:
 PATHS = [b"a", b"b", b"a/x", b"a/y", b"b/x", b"a/x/1", b"a/x/2", b"b/x/1", b"a-b"]
 ENTRIES = st.one_of(
     st.just(DIR),
-    st.builds(Entry, st.just(Kind.FILE), st.sampled_from([b"1", b"2", b"3"]), st.booleans()),
-    st.builds(Entry, st.just(Kind.LINK), st.sampled_from([b"1", b"2"])),
+    st.builds(State, st.just(Kind.FILE), st.sampled_from([b"1", b"2", b"3"]), st.booleans()),
+    st.builds(State, st.just(Kind.LINK), st.sampled_from([b"1", b"2"])),
 )
 
 
-def _grown(wanted: Mapping[bytes, Entry]) -> Tree:
+def _grown(wanted: Mapping[bytes, State]) -> Tree:
     """A possible tree out of any wishes: what has no folder above it is left out."""
     tree: Tree = {}
     for path in sorted(wanted):

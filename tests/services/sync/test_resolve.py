@@ -10,9 +10,9 @@ import pytest
 
 from sbxtui.core.errors import Conflict, Unsupported
 from sbxtui.services.sync.intake import Intake
-from sbxtui.services.sync.model import Mode, OnConflict
+from sbxtui.services.sync.model import Mode, OnConflict, Side
 from sbxtui.services.sync.pair import Outcomes, Pair
-from sbxtui.services.sync.resolve import keep_both, merge
+from sbxtui.services.sync.resolve import keep_both, merge, resolve
 from sbxtui.services.sync.review import review
 from sbxtui.services.sync.undo import undo
 from tests.services.sync.pairs import TwoFolders, two_folders
@@ -60,6 +60,23 @@ async def test_both_versions_stay_on_both_sides_under_two_names(tmp_path: Path) 
         assert not (await taken_back(two)).failed
         assert two.both("a.txt") == (MINE, THEIRS)
         assert two.both("a.sandbox-2.txt") == (None, THEIRS)
+
+
+async def test_what_another_process_decided_is_in_conflict_no_more_for_who_goes_on(tmp_path: Path) -> None:
+    with two_folders(tmp_path) as two:
+        for name in ("a.txt", "b.txt"):
+            await in_conflict(two, name)
+        await two.cycle.compare()
+        assert two.pair.conflicts.keys() == {b"a.txt", b"b.txt"}
+        with two_folders(tmp_path) as other, other.intake() as intake:
+            await review(other.pair)
+            await resolve(other.pair, intake, b"a.txt", Side.LOCAL)
+        assert two.pair.is_outdated
+        (two.here / "c.txt").write_text("saved")
+        await two.cycle.follow([b"c.txt"])
+        assert two.pair.conflicts.keys() == {b"b.txt"}
+        assert [one.path for one in two.pair.ancestors.disputes()] == [b"b.txt"]
+        assert two.both("a.txt") == (MINE, MINE)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +167,6 @@ async def test_conflicts_are_decided_as_was_said_beforehand(
     tmp_path: Path, mode: Mode, policy: OnConflict, mine: str, theirs: str
 ) -> None:
     with two_folders(tmp_path, mode=mode, on_conflict=policy) as two:
-        (two.here / "a.txt").write_text(BASE)
-        committed(two)
         await in_conflict(two)
         await two.cycle.compare()
         assert two.both("a.txt") == (mine, theirs)
@@ -161,8 +176,9 @@ async def test_conflicts_are_decided_as_was_said_beforehand(
 
 async def test_what_cannot_be_merged_stays_in_conflict_and_is_not_tried_again_and_again(tmp_path: Path) -> None:
     with two_folders(tmp_path, mode=Mode.TWO_WAY, on_conflict=OnConflict.MERGE) as two:
-        await in_conflict(two)
+        theirs = BASE.replace("line 2\n", "theirs\n")
+        await in_conflict(two, theirs=theirs)
         for _ in range(2):
             await two.cycle.compare()
-            assert two.both("a.txt") == (MINE, THEIRS)
+            assert two.both("a.txt") == (MINE, theirs)
             assert (two.cycle.status.decided, two.cycle.status.conflicts) == (0, (b"a.txt",))

@@ -50,6 +50,7 @@ def test_what_was_written_while_the_link_was_stopped_is_found_though_the_watcher
         for number in range(_MANY_FILES):
             (here / f"f{number}").touch()
         os.kill(living.process.pid, signal.SIGCONT)
+        hear_until(living, "lost")
         until_equal(tmp_path)
 
 
@@ -144,3 +145,16 @@ async def test_a_name_that_changes_in_its_case_only_is_renamed_there_too(tmp_pat
         (two.here / "Core").rename(two.here / "core")
         await two.cycle.follow({b"Core", b"core"})
         assert os.listdir(two.there) == ["core"] and two.both("core") == ("x", "x")
+
+
+async def test_folders_of_which_only_the_old_names_were_hinted_at_are_no_lost_folder(tmp_path: Path) -> None:
+    with two_folders(tmp_path) as two:
+        for name in ("a", "b"):
+            (two.here / name).mkdir()
+            (two.here / name / "f").write_text(name)
+        await two.cycle.compare()
+        for name in ("a", "b"):
+            (two.here / name).rename(two.here / f"new-{name}")
+        await two.cycle.follow({b"a", b"b"})
+        assert two.cycle.status.halts == ()
+        assert sorted(os.listdir(two.there)) == ["new-a", "new-b"] and two.both("new-a/f") == ("a", "a")

@@ -15,8 +15,8 @@ from sbxguest.tree.stage import Stage, stage_paths
 from sbxtui.core.errors import Conflict, NotFound, TimedOut
 from sbxtui.core.model import Registration, SandboxId
 from sbxtui.services.sync.model import Mode
+from sbxtui.services.sync.spec import SyncSpec
 from sbxtui.services.sync.status import LinkState, Status, tells_more
-from sbxtui.services.sync.syncs import SyncSpec
 from sbxtui.store.ancestors import Ancestors
 from sbxtui.wiring import Services
 from tests.store.worker import record

@@ -19,7 +19,8 @@ from sbxtui.localcloud.egress.gateway import Gateway
 from sbxtui.localcloud.egress.secrets import Secret, SecretBook, saved_secrets, secrets_of
 from sbxtui.localcloud.egress.vault import Vault
 from sbxtui.localcloud.hooks import ask_guest
-from sbxtui.localcloud.vms import NotReachable, Vm
+from sbxtui.localcloud.vms import Vm
+from sbxtui.localcloud.waits import NotReachable
 from sbxtui.roots import system_roots_pem
 
 _FOLDER = "/home/sandbox/.sbx"

@@ -18,6 +18,8 @@ from sbxtui.localcloud.egress.gateway import Gateway
 from sbxtui.localcloud.egress.keeping import SecretKeeping, described
 from sbxtui.localcloud.egress.log import NetworkLog
 from sbxtui.localcloud.egress.policies import PolicyStore
+from sbxtui.localcloud.launches import managed_connector
+from sbxtui.localcloud.records import Record
 from sbxtui.localcloud.runtimes.choose import find_runtime
 from sbxtui.localcloud.vms import Vm
 from sbxtui.localcloud.world import World
@@ -54,6 +56,15 @@ class Egress:
         self._secrets = secrets
         self._make_ways = make_ways
         self._members: dict[str, _Member] = {}
+
+    async def prepare(self, record: Record) -> None:
+        """Have a sandbox that is about to be made reach what its egress connector says; without one: nothing.
+
+        Raises:
+            OSError: The disk is full or read-only.
+        """
+        if managed_connector(self._world.catalog.region, "INTERNET_EGRESS") in record.egress_connectors:
+            await self._policies.save(record.id, parse_network("internet"))
 
     def serve(self, vm: Vm) -> Coroutine[Any, Any, None]:
         """Be the way out of a sandbox until it has ended; its log stays for as long as its record does.

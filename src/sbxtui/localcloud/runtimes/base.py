@@ -15,7 +15,8 @@ from sbxtui.localcloud.spec import SandboxSpec
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Whether a runtime works here, for this user. `why_not` is one line with a remedy, empty when `ok`.
+    """Whether a runtime works here, for this user. `why_not` is one line with a remedy, empty when `ok`; `is_there`
+    tells one that was found and does not work from one that is not installed.
 
     `how` goes to `StartRequest.spec.prepared` beside the path: what the probe settled for this machine.
     """
@@ -24,6 +25,7 @@ class Probe:
     version: str = ""
     path: str = ""
     why_not: str = ""
+    is_there: bool = True
     how: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -32,21 +34,25 @@ class Interpreter:
     """A Python as the sandbox sees it.
 
     `prefix` is a folder that must be there at its own path, empty for what `/usr` holds already; `source` is what
-    the host puts there: the folder itself or a copy that everybody may read.
+    the host puts there: the folder itself or a copy that everybody may read. `libraries` is a folder, as the sandbox
+    sees it, of those that the system in there may lack.
     """
 
     executable: str
     prefix: str = ""
     source: str = ""
+    libraries: str = ""
 
     def to_map(self) -> dict[str, str]:
         """For the `prepared` map of a spec."""
-        return {"python": self.executable, "python_prefix": self.prefix, "python_source": self.source}
+        told = {"python": self.executable, "python_prefix": self.prefix, "python_source": self.source}
+        return told | ({"python_libraries": self.libraries} if self.libraries else {})
 
     @classmethod
     def from_map(cls, values: Mapping[str, str]) -> Interpreter:
         """Undo `to_map`."""
-        return cls(values["python"], values.get("python_prefix", ""), values.get("python_source", ""))
+        rest = (values.get(f"python_{name}", "") for name in ("prefix", "source", "libraries"))
+        return cls(values["python"], *rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,8 @@ class Started:
 
     `kill_pids` end the whole sandbox when they get SIGKILL, in this order.
 
-    With a kernel of its own the host sees no process of the guest: `boot_pid` is 0, `kernel` is how it is reached.
+    With a kernel of its own the host sees no process of the guest: `boot_pid` is 0, `kernel` is how it is reached. With
+    a whole machine of its own, `boot_pid` is that machine, and `host_limits` what the host holds it to.
     """
 
     root_pid: int
@@ -85,15 +92,16 @@ class Started:
     kill_pids: Sequence[int]
     tmpfs_dirs: tuple[str, ...] = ()
     kernel: OwnKernel | None = None
+    host_limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OwnKernel:
-    """A sandbox's own kernel: its process on the host, the calls it takes, and where it keeps the files of its disk."""
+    """A sandbox's own kernel: its process on the host, the calls it takes, and where the files of its disks lie."""
 
     pid: int
     runsc: Runsc
-    overlay_dir: Path
+    disk_dirs: tuple[Path, ...]
 
 
 class Runtime(Protocol):

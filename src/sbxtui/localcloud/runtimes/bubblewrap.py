@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable
-from sbxtui.localcloud import meminfo, seccomp
+from sbxtui.localcloud import seccomp
 from sbxtui.localcloud.keeper_processes import child_pids
 from sbxtui.localcloud.limits import Limits, apply_process_limits
 from sbxtui.localcloud.runtimes.base import Interpreter, Probe, Started, StartRequest, guest_command
@@ -27,6 +27,7 @@ from sbxtui.localcloud.runtimes.system_view import (
     system_folders,
     system_links,
 )
+from sbxtui.localcloud.shown import ShownUse
 
 _START_TIMEOUT_S = 10.0
 
@@ -101,14 +102,19 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
     filter_fd = memory_file(seccomp.build_filter())
     opened = [filter_fd]
     arguments = ["--info-fd", str(info_fd), "--seccomp", str(filter_fd), *NAMESPACES]
-    arguments += ["--hostname", spec.hostname, *system_arguments()]
-    for path, text in etc_of_ours(spec.hostname).items():
+    base = spec.prepared.get("base", "")
+    arguments += ["--hostname", spec.hostname, *system_arguments(base)]
+    for path, text in etc_of_ours(spec.hostname, base).items():
         opened.append(memory_file(text.encode()))
         arguments += ["--perms", "0644", "--ro-bind-data", str(opened[-1]), path]
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", str(meminfo.file_of(spec)), "/proc/meminfo"]
+    arguments += ["--proc", "/proc", "--dev", "/dev"]
+    for path, source in ShownUse.of(spec).binds.items():
+        arguments += ["--ro-bind", source, path]
     arguments += ["--perms", "1777", "--size", str(limits.shm_bytes), "--tmpfs", "/dev/shm"]
     arguments += ["--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp"]
-    arguments += ["--dir", "/run", "--dir", "/var/lib", "--dir", "/var/cache", "--symlink", "/tmp", "/var/tmp"]
+    if not base:
+        arguments += ["--dir", "/var/lib", "--dir", "/var/cache", "--symlink", "/tmp", "/var/tmp"]
+    arguments += ["--dir", "/run"]
     if interpreter.prefix:
         arguments += ["--ro-bind", interpreter.source, interpreter.prefix]
     arguments += ["--ro-bind", spec.prepared["image_tree"], TREE]
@@ -129,12 +135,12 @@ NAMESPACES = (
 )
 
 
-def system_arguments() -> list[str]:
-    """bwrap options for what every sandbox sees of the host, read-only."""
+def system_arguments(base: str = "") -> list[str]:
+    """bwrap options for what a sandbox sees of this machine's system, or of a base's, read-only."""
     arguments: list[str] = []
-    for path in system_folders():
-        arguments += ["--ro-bind", path, path]
-    for path, target in system_links():
+    for path, source in system_folders(base).items():
+        arguments += ["--ro-bind", source, path]
+    for path, target in system_links(base).items():
         arguments += ["--symlink", target, path]
     return arguments
 

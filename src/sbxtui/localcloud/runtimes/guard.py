@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from sbxtui.localcloud.keeper_processes import descendants, send_signal
+from sbxtui.core.errors import RuntimeUnavailable
+from sbxtui.localcloud.keeper_processes import child_pids, descendants, send_signal
 from sbxtui.localcloud.runtimes.launch import become_subreaper
 
 _GONE_TIMEOUT_S = 5.0
+_FIRST_TIMEOUT_S = 10.0
 
 
 def start_guard(start: Callable[[], int], *, keep_fds: tuple[int, ...]) -> int:
@@ -34,6 +36,22 @@ def start_guard(start: Callable[[], int], *, keep_fds: tuple[int, ...]) -> int:
     os.close(alive_read)
     # `_alive_write` stays open on purpose: the guard sees its end when this process dies.
     return pid
+
+
+def first_child(guard: int) -> int:
+    """What a guard started first, once that is there.
+
+    Raises:
+        RuntimeUnavailable: It did not start in time, or the guard ended, which is reaped then.
+    """
+    deadline = time.monotonic() + _FIRST_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if (children := child_pids(guard)) != []:
+            return children[0]
+        if os.waitpid(guard, os.WNOHANG)[0]:
+            break
+        time.sleep(0.001)
+    raise RuntimeUnavailable("the sandbox's process did not start", hint="see the sandbox's log")
 
 
 def _guard(alive: int, start: Callable[[], int], keep_fds: tuple[int, ...]) -> NoReturn:

@@ -15,6 +15,7 @@ from sbxtui.localcloud.runtimes.guard import start_guard
 from sbxtui.localcloud.runtimes.gvisor_bundle import Bundle, host_binds
 from sbxtui.localcloud.runtimes.runsc import CONTAINER, Runsc, wait_for
 from sbxtui.localcloud.runtimes.system_view import CONTROL, GUEST_UID, TREE, program_links
+from sbxtui.localcloud.shown import ShownUse
 
 _START_TIMEOUT_S = 20.0
 # runsc is a Go program: threads it cannot have end it, and all of the sandbox.
@@ -66,7 +67,7 @@ class GVisor:
             root_pid=guard,
             boot_pid=0,
             kill_pids=(sentry, guard),
-            kernel=OwnKernel(sentry, runsc, bundle.root_dir),
+            kernel=OwnKernel(sentry, runsc, (bundle.root_dir, *bundle.disks.values())),
         )
 
 
@@ -85,21 +86,23 @@ def bundle_of(request: StartRequest) -> Bundle:
         shm_bytes=limits.shm_bytes,
         address_bytes=2 * limits.memory_bytes,
         file_bytes=limits.disk_bytes,
+        disk_bytes=limits.disk_bytes,
         workdir=spec.workdir,
         hostname=spec.hostname,
         control_dir=spec.control_dir,
-        binds=host_binds(interpreter, spec.prepared["image_tree"]),
+        binds=host_binds(interpreter, spec.prepared["image_tree"], spec.prepared.get("base", "")),
+        base=spec.prepared.get("base", ""),
         boot_id=request.boot_id,
+        shown=ShownUse.of(spec).binds,
         links=program_links(python),
     )
 
 
 def runsc_of(request: StartRequest, bundle: Bundle) -> Runsc:
-    """The runsc of this sandbox. Its state lies by the control socket: the path of its own socket must be short."""
+    """The runsc of this sandbox."""
     spec = request.spec
-    state_dir = spec.control_dir.with_name(spec.control_dir.name + ".r")
     program, platform = spec.prepared["program"], spec.prepared["platform"]
-    return Runsc(program, platform, state_dir, request.log_fd, request.uid, request.gid, bundle.tools_dir)
+    return Runsc(program, platform, spec.kernel_dir, request.log_fd, request.uid, request.gid, bundle.tools_dir)
 
 
 def make_state_dir(runsc: Runsc) -> None:

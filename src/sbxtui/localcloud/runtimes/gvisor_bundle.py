@@ -5,17 +5,27 @@ but what is named here.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sbxtui.localcloud.runtimes.base import Interpreter
-from sbxtui.localcloud.runtimes.system_view import CONTROL, HOME, TREE, etc_of_ours, system_folders, system_links
+from sbxtui.localcloud.runtimes.skeleton import hand_over, write_skeleton
+from sbxtui.localcloud.runtimes.system_view import (
+    CONTROL,
+    HOME,
+    KERNEL_PROC,
+    TREE,
+    etc_of_ours,
+    system_folders,
+    system_links,
+)
 
 # What the guest's own programs need to start jobs as another user; jobs themselves keep none.
 _CAPABILITIES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
+# What the first process alone keeps, over its own kernel: a sandbox that goes on as another one gets another name.
+_OF_THE_FIRST = ("CAP_SETPCAP", "CAP_SYS_ADMIN")
 _NAMESPACES = ("pid", "mount", "uts", "ipc", "network", "user")
 # The distribution's, which are often missing, are setuid programs for ranges of users; one's own needs no privilege.
 _TOOLS = {
@@ -30,7 +40,9 @@ _READ_ONLY = ("bind", "ro", "nosuid", "nodev")
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """One sandbox for runsc. Its root is `uid` of the host, who runs runsc. Sizes are bytes; `binds` maps paths inside
-    to what the host puts there, read-only. `address_bytes` bounds what one process may map, `file_bytes` one file.
+    to what the host puts there, read-only, and so does `shown`, for what is each sandbox's own. `address_bytes` bounds
+    what one process may map, `file_bytes` one file. With `disk_bytes`, where jobs may write for good there are disks of
+    that size.
     """
 
     folder: Path
@@ -42,12 +54,16 @@ class Bundle:
     shm_bytes: int
     address_bytes: int
     file_bytes: int
+    disk_bytes: int = 0
     workdir: str = "/work"
     hostname: str = "sandbox"
     control_dir: Path | None = None
     boot_id: str = ""
     binds: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
+    shown: Mapping[str, str] = field(default_factory=dict)
+    # The root of another system than this machine's, which `binds` are of.
+    base: str = ""
 
     @property
     def root_dir(self) -> Path:
@@ -59,6 +75,11 @@ class Bundle:
         """The only programs runsc finds by name: what gives a user namespace the one user there is to give."""
         return self.folder / "bin"
 
+    @property
+    def disks(self) -> dict[str, Path]:
+        """Disks by where they are inside; each is one file in that folder of the host, and is empty at a cold start."""
+        return {self.workdir: self.folder / "work", HOME: self.folder / "home"} if self.disk_bytes else {}
+
     def write(self, *, owner: int | None = None) -> None:
         """Make folder, skeleton and `config.json`; what is there already stays.
 
@@ -66,7 +87,16 @@ class Bundle:
             owner: Who gets the folders; None leaves them to the caller.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._write_skeleton()
+        shown = {path: source for path, source in self.shown.items() if not path.startswith("/proc/")}
+        write_skeleton(
+            self.root_dir,
+            folders=(self.workdir, "/tmp", "/proc", KERNEL_PROC, "/sys", "/dev", HOME, CONTROL, "/opt/sbx/bin"),
+            binds={**self.binds, **shown},
+            texts=etc_of_ours(self.hostname, self.base),
+            links={**system_links(self.base), **self.links},
+        )
+        for disk in self.disks.values():
+            disk.mkdir(exist_ok=True)
         self.tools_dir.mkdir(exist_ok=True)
         for name, script in _TOOLS.items():
             (self.tools_dir / name).write_text(script)
@@ -74,40 +104,8 @@ class Bundle:
         (self.folder / "config.json").write_text(json.dumps(self.config()))
         (self.folder / "boot_id").write_text(f"{self.boot_id}\n")
         (self.folder / "boot_id").chmod(0o644)
-        for folder, _, names in os.walk(self.folder):
-            # Whatever the umask: inside, everybody may look.
-            Path(folder).chmod(0o700 if folder == str(self.folder) else 0o755)
-            if owner is not None:
-                for path in (folder, *(f"{folder}/{name}" for name in names)):
-                    os.chown(path, owner, owner, follow_symlinks=False)
-
-    def _write_skeleton(self) -> None:
-        root = self.root_dir
-        folders = [
-            self.workdir,
-            "/var/lib",
-            "/var/cache",
-            "/tmp",
-            "/proc",
-            "/sys",
-            "/dev",
-            HOME,
-            CONTROL,
-            "/opt/sbx/bin",
-        ]
-        for name in (*folders, *(path for path in self.binds if Path(self.binds[path]).is_dir())):
-            (root / name[1:]).mkdir(mode=0o755, parents=True, exist_ok=True)
-        for name in (path for path in self.binds if not Path(self.binds[path]).is_dir()):
-            (root / name[1:]).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            (root / name[1:]).touch(mode=0o644)
-        for path, text in etc_of_ours(self.hostname).items():
-            target = root / path[1:]
-            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            target.write_text(text)
-            target.chmod(0o644)
-        for path, link in {**dict(system_links()), "/var/tmp": "/tmp", **self.links}.items():
-            if not (root / path[1:]).is_symlink():
-                (root / path[1:]).symlink_to(link)
+        hand_over(self.folder, owner)
+        self.folder.chmod(0o700)
 
     def config(self) -> dict[str, Any]:
         """The OCI document."""
@@ -123,10 +121,11 @@ class Bundle:
                 "env": [f"{name}={value}" for name, value in self.env.items()],
                 "cwd": self.workdir,
                 "noNewPrivileges": True,
-                "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), _CAPABILITIES),
+                "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), (*_CAPABILITIES, *_OF_THE_FIRST)),
                 "rlimits": [{"type": name, "soft": value, "hard": value} for name, value in limits.items()],
             },
             "mounts": self._mounts(),
+            "annotations": self._annotations(),
             "linux": {
                 "namespaces": [{"type": kind} for kind in _NAMESPACES],
                 "uidMappings": [{"containerID": 0, "hostID": self.uid, "size": 1}],
@@ -137,6 +136,8 @@ class Bundle:
     def _mounts(self) -> list[dict[str, Any]]:
         mounts = [
             _mount("/proc", "proc"),
+            # What the kernel itself tells, where its own place tells what a sandbox shall see.
+            _mount(KERNEL_PROC, "proc"),
             _mount("/dev", "tmpfs", "nosuid", "mode=755", "size=65536"),
             _mount("/dev/pts", "devpts", "nosuid", "noexec", "ptmxmode=0666", "mode=0620"),
             _mount("/dev/shm", "tmpfs", "nosuid", "nodev", "mode=1777", f"size={self.shm_bytes}"),
@@ -147,17 +148,30 @@ class Bundle:
         if self.boot_id:
             # A kernel that was restored has the one of the first start, and so have all that were from one image.
             mounts.append(_mount(_BOOT_ID, "bind", *_READ_ONLY, source=str(self.folder / "boot_id")))
-        for path, source in self.binds.items():
+        over = etc_of_ours(self.hostname, self.base) if self.base else {}
+        own = {path: str(self.root_dir / path[1:]) for path in over}
+        for path, source in {**self.shown, **self.binds, **own}.items():
             mounts.append(_mount(path, "bind", *_READ_ONLY, source=source))
+        for path, folder in self.disks.items():
+            mounts.append(_mount(path, "bind", "rw", "nosuid", "nodev", source=str(folder)))
         if self.control_dir is not None:
             options = ("bind", "rw", "nosuid", "nodev", "noexec")
             mounts.append(_mount(CONTROL, "bind", *options, source=str(self.control_dir)))
         return mounts
 
+    def _annotations(self) -> dict[str, str]:
+        """A folder that nobody else looks into may be a file system of runsc's own with a size: that is told so."""
+        told: dict[str, str] = {}
+        for folder in self.disks.values():
+            hint = f"dev.gvisor.spec.mount.{folder.name}."
+            told |= {f"{hint}source": str(folder), f"{hint}type": "tmpfs", f"{hint}share": "container"}
+            told[f"{hint}options"] = f"rw,nosuid,nodev,mode=0755,size={self.disk_bytes}"
+        return told
 
-def host_binds(interpreter: Interpreter, image_tree: str) -> dict[str, str]:
-    """What a sandbox sees of the host: its system, the guest's copy, and the Python that runs it."""
-    binds = {path: path for path in system_folders()}
+
+def host_binds(interpreter: Interpreter, image_tree: str, base: str = "") -> dict[str, str]:
+    """What a sandbox sees of the host: a system, the guest's copy, and the Python that runs it."""
+    binds = system_folders(base)
     if interpreter.prefix:
         binds[interpreter.prefix] = interpreter.source
     if image_tree:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +16,12 @@ from pathlib import Path
 from sbxtui.core.errors import RuntimeUnavailable
 from sbxtui.core.text import harmless_line
 from sbxtui.localcloud.limits import MIB
-from sbxtui.localcloud.runtimes.base import Probe, readable_path
+from sbxtui.localcloud.runtimes.base import Probe
 from sbxtui.localcloud.runtimes.bubblewrap_probe import PROBE_UID
 from sbxtui.localcloud.runtimes.gvisor_bundle import Bundle, host_binds
 from sbxtui.localcloud.runtimes.gvisor_choice import digest_of, find_runsc
 from sbxtui.localcloud.runtimes.interpreter import choose_interpreter
+from sbxtui.localcloud.runtimes.reachable import boot_id_here, reachable_copy
 from sbxtui.localcloud.runtimes.runsc import CONTAINER, PLATFORMS, common_flags
 from sbxtui.localcloud.spec import write_private
 
@@ -55,20 +55,21 @@ def probe(copies_dir: Path) -> Probe:
     except RuntimeUnavailable as exc:
         return Probe(False, why_not=exc.message)
     if found is None:
-        return Probe(False, why_not="no runsc found; `sbx local setup` fetches it")
+        return Probe(False, why_not="no runsc found; `sbx local setup` fetches it", is_there=False)
     return probe_program(found, copies_dir)
 
 
 def probe_program(found: Path, copies_dir: Path, *, afresh: bool = False) -> Probe:
     """Try this very program; `afresh` forgets what was answered before."""
     try:
-        binary = _reachable(found, copies_dir)
+        # Newer releases need what lies beside them.
+        binary = reachable_copy("runsc", found, found.parent.glob("runsc-*"), copies_dir)
         key = f"{digest_of(binary)[:24]} {os.uname().release} {'dropped' if os.geteuid() == 0 else 'own'}"
     except OSError as exc:
         return Probe(False, why_not=f"{found} cannot be read: {exc.strerror or exc}")
     answers = _load(copies_dir)
     answer = None if afresh else answers.get(key)
-    if answer is None or not (answer.is_ok or answer.boot_id == _boot_id()):
+    if answer is None or not (answer.is_ok or answer.boot_id == boot_id_here()):
         answer = _try(binary, copies_dir)
         _keep(copies_dir, {**answers, key: answer})
     why_not = f"runsc {answer.version} {answer.why_not}".replace("  ", " ") if answer.why_not else ""
@@ -89,39 +90,18 @@ def build_age(version: str, now: datetime | None = None) -> str:
     return ""
 
 
-def _reachable(binary: Path, copies_dir: Path) -> Path:
-    """The binary where a dropped uid can run it: itself, or a copy. Newer releases need what lies beside them."""
-    if os.geteuid() != 0 or readable_path(binary):
-        return binary
-    final = copies_dir / f"runsc-{digest_of(binary)[:24]}"
-    if not (final / "runsc").is_file():
-        copies_dir.mkdir(parents=True, exist_ok=True)
-        copies_dir.chmod(0o711)
-        building = Path(tempfile.mkdtemp(dir=copies_dir, prefix=".building-"))
-        for file in [binary, *binary.parent.glob("runsc-*")]:
-            if file.is_file():
-                shutil.copyfile(file, building / file.name)
-                (building / file.name).chmod(0o755)
-        building.chmod(0o755)
-        (building / binary.name).replace(building / "runsc")
-        with contextlib.suppress(OSError):
-            building.rename(final)
-        shutil.rmtree(building, ignore_errors=True)
-    return final / "runsc"
-
-
 def _try(binary: Path, copies_dir: Path) -> _Answer:
     version = _version(binary)
     why_not = ""
     for platform in PLATFORMS:
         failures = _failed_starts(binary, platform, copies_dir)
         if not failures:
-            return _Answer(True, version, platform, "", _boot_id())
+            return _Answer(True, version, platform, "", boot_id_here())
         why_not = why_not or f"failed {len(failures)} of {STARTS} starts: {failures[0]}"
         if len(failures) < STARTS:
             # It knows the platform and is unsound: on another one it would be the same program.
             break
-    return _Answer(False, version, "", why_not, _boot_id())
+    return _Answer(False, version, "", why_not, boot_id_here())
 
 
 def _failed_starts(binary: Path, platform: str, copies_dir: Path) -> list[str]:
@@ -212,9 +192,3 @@ def _load(copies_dir: Path) -> dict[str, _Answer]:
 def _keep(copies_dir: Path, answers: dict[str, _Answer]) -> None:
     with contextlib.suppress(OSError):
         write_private(copies_dir / _ANSWERS_NAME, json.dumps({key: asdict(one) for key, one in answers.items()}))
-
-
-def _boot_id() -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from sbxtui.localcloud.runtimes.base import Interpreter, readable_path
+from sbxtui.localcloud.runtimes.reachable import make_readable
 
 _PROBE = (
     "import asyncio, ctypes, pty, resource, select, ssl, sys, zlib; print(sys.implementation.cache_tag, sys.maxsize)"
 )
-_NOT_COPIED = ("site-packages", "test", "idlelib", "turtledemo", "__pycache__")
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+NOT_COPIED = ("site-packages", "test", "idlelib", "turtledemo", "__pycache__")
 
 
 def choose_interpreter(copies_dir: Path, *, is_uid_dropped: bool) -> Interpreter:
@@ -32,7 +34,7 @@ def choose_interpreter(copies_dir: Path, *, is_uid_dropped: bool) -> Interpreter
     if system:
         return Interpreter(system)
     prefix = Path(sys.base_prefix).resolve()
-    executable = str(prefix / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+    executable = str(prefix / "bin" / VERSION)
     if prefix.is_relative_to("/usr"):
         return Interpreter(executable)
     if not is_uid_dropped or readable_path(prefix):
@@ -44,8 +46,7 @@ def choose_interpreter(copies_dir: Path, *, is_uid_dropped: bool) -> Interpreter
 def _system_python() -> str:
     """A `/usr` Python of our version with the modules the guest needs, or an empty string."""
     wanted = f"{sys.implementation.cache_tag} {sys.maxsize}"
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    for candidate in (f"/usr/bin/python{version}", "/usr/bin/python3", f"/usr/local/bin/python{version}"):
+    for candidate in (f"/usr/bin/{VERSION}", "/usr/bin/python3", f"/usr/local/bin/{VERSION}"):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             reply = subprocess.run(
                 [candidate, "-I", "-S", "-c", _PROBE], capture_output=True, text=True, timeout=10, env={}, check=False
@@ -56,26 +57,36 @@ def _system_python() -> str:
 
 
 def _readable_copy(prefix: Path, copies_dir: Path) -> Path:
-    executable = prefix / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    info = executable.stat()
-    digest = hashlib.sha256(f"{prefix} {sys.version} {info.st_size} {info.st_mtime_ns}".encode()).hexdigest()[:24]
-    final = copies_dir / f"python-{digest}"
+    def copy(building: Path) -> None:
+        for part in ("bin", "lib"):
+            ignore = shutil.ignore_patterns(*NOT_COPIED, "*.a")
+            shutil.copytree(prefix / part, building / part, symlinks=True, ignore=ignore, dirs_exist_ok=True)
+
+    return copied_python(prefix, copies_dir, copy)
+
+
+def copied_python(prefix: Path, copies_dir: Path, fill: Callable[[Path], None], *, kind: str = "") -> Path:
+    """A folder with a Python of ours that everybody may read. Blocking; made once for each Python and `kind`.
+
+    Args:
+        prefix: Of the Python it is made of.
+        copies_dir: Where such folders are.
+        fill: Puts into an empty folder what shall be there.
+        kind: Tells one way to fill it from others; empty, or a word and a blank.
+    """
+    info = (prefix / "bin" / VERSION).stat()
+    told = f"{kind}{prefix} {sys.version} {info.st_size} {info.st_mtime_ns}"
+    final = copies_dir / f"python-{hashlib.sha256(told.encode()).hexdigest()[:24]}"
     if final.is_dir():
         return final
     copies_dir.mkdir(parents=True, exist_ok=True)
     copies_dir.chmod(0o711)
     building = Path(tempfile.mkdtemp(dir=copies_dir, prefix=".building-"))
     try:
-        for part in ("bin", "lib"):
-            ignore = shutil.ignore_patterns(*_NOT_COPIED, "*.a")
-            shutil.copytree(prefix / part, building / part, symlinks=True, ignore=ignore, dirs_exist_ok=True)
-        for folder, _, names in os.walk(building):
-            Path(folder).chmod(0o755)
-            for name in names:
-                file = Path(folder) / name
-                if not file.is_symlink():
-                    file.chmod(0o755 if file.stat().st_mode & 0o100 else 0o644)
+        fill(building)
+        make_readable(building)
         with contextlib.suppress(OSError):
+            # Refused when another process was first.
             building.rename(final)
         return final
     finally:

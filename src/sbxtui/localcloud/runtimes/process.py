@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import socket
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbxtui.core.errors import RuntimeUnavailable
-from sbxtui.localcloud.keeper_processes import child_pids
 from sbxtui.localcloud.limits import Limits, apply_process_limits
 from sbxtui.localcloud.runtimes.base import Probe, Started, StartRequest, guest_command
-from sbxtui.localcloud.runtimes.guard import start_guard
+from sbxtui.localcloud.runtimes.guard import first_child, start_guard
 from sbxtui.localcloud.runtimes.launch import Launch, launch
-
-_START_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +47,13 @@ class PlainProcess:
         own = (request.uid, request.gid)
         order = Launch(command[0], command, request.env, request.log_fd, *own, lambda: _prepare(request))
         pid = start_guard(lambda: launch(order), keep_fds=(order.log_fd,))
-        return Started(root_pid=pid, boot_pid=_first_child(pid), kill_pids=())
+        return Started(root_pid=pid, boot_pid=first_child(pid), kill_pids=())
 
 
 def _prepare(request: StartRequest) -> None:
     request.cgroup.join()
     groups = request.cgroup.dirs
     apply_process_limits(request.limits, has_memory_cgroup="memory" in groups, has_cpu_cgroup="cpu" in groups)
-
-
-def _first_child(guard: int) -> int:
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if (children := child_pids(guard)) != []:
-            return children[0]
-        time.sleep(0.001)
-    raise RuntimeUnavailable("the guest's process did not start")
 
 
 def free_ports(count: int) -> list[int]:

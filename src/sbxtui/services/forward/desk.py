@@ -18,9 +18,11 @@ from sbxtui.services.forward.model import ForwardSpec, Mode, facts_of, specs_of
 from sbxtui.services.ports import OpenPort, Ports
 from sbxtui.store.doorbell import LOOKING_POLL_S, Listener
 from sbxtui.store.links import Link
+from sbxtui.store.registry import Registry
 
 # Whether the process that acts on a link lives is not told by any bell.
 _EVERY_S = 2.0
+_ROWS_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +82,17 @@ class PortDesk:
 
     Args:
         home: Of the store.
+        registry: Which sandboxes there are.
         forwards: Does it.
         ports: Looks inside.
         reserved: Ports of a sandbox that are not forwarded, and what they are.
     """
 
-    def __init__(self, home: Home, forwards: Forwards, ports: Ports, reserved: Mapping[int, str]) -> None:
+    def __init__(
+        self, home: Home, registry: Registry, forwards: Forwards, ports: Ports, reserved: Mapping[int, str]
+    ) -> None:
         self._home = home
+        self._registry = registry
         self._forwards = forwards
         self._ports = ports
         self._reserved = reserved
@@ -109,6 +115,23 @@ class PortDesk:
         except NotFound:
             return ()
         return tuple(sorted(map(ForwardView.of, links), key=lambda view: view.local_port))
+
+    async def watch(self, context: str) -> None:
+        """Have it written down what begins to listen in the sandboxes of a context; never ends. See `Ports.watch`."""
+        watches: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                rows = await asyncio.to_thread(self._registry.list, context)
+                for row in rows:
+                    if row.id and row.id not in watches:
+                        watches[row.id] = asyncio.create_task(self._ports.watch(row))
+                for gone in watches.keys() - {row.id for row in rows}:
+                    watches.pop(gone).cancel()
+                await asyncio.sleep(_ROWS_EVERY_S)
+        finally:
+            for task in watches.values():
+                task.cancel()
+            await asyncio.gather(*watches.values(), return_exceptions=True)
 
     async def look(self, row: Registration) -> list[OpenPort]:
         """What listens inside; asks the sandbox. Raises as `Ports.look`."""

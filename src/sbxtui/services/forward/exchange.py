@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sbxtui.core.bodies import framing_of
 from sbxtui.core.errors import AccessDenied, Conflict, GuestUnreachable, NotFound, SbxError, Throttled
 from sbxtui.core.heads import BadMessage, RequestHead, ResponseHead
-from sbxtui.core.proxyheads import Passport, answer_back, request_out
+from sbxtui.core.proxyheads import Passport, is_endpoints_own
 from sbxtui.core.text import harmless_line
 from sbxtui.guest.upstream import Upstream
 from sbxtui.services.forward.hosthints import hint_for
@@ -135,7 +135,7 @@ class Exchange:
     def _go(self, upstream: Upstream, passport: Passport) -> None:
         self._upstream, self._passport = upstream, passport
         upstream.begin(self, self._request.method, wants_upgrade=self._request.wants_upgrade)
-        upstream.write(request_out(self._request, passport))
+        upstream.write(self._inlet.request_out(self._request, passport))
         if self._inlet.is_slow:
             upstream.pause()
         if not self._body.is_done:
@@ -164,7 +164,7 @@ class Exchange:
         """Of `Reader`."""
         if response.is_interim:
             if response.status != 100 and self._passport is not None:
-                self._inlet.queue(answer_back(response, self._request, self._passport, is_kept=True))
+                self._inlet.queue(self._inlet.answer_back(response, self._request, self._passport, True))
             return
         framing = response.framing
         if response.status in _ENDPOINTS and isinstance(framing, int) and framing <= _SMALL_BYTES:
@@ -225,7 +225,7 @@ class Exchange:
         self._has_answer = True
         is_refusal = response.status >= 400 and not self._body.is_done
         self._is_kept = self._request.is_keep_alive and response.framing != "close" and not is_refusal
-        self._inlet.queue(answer_back(response, self._request, self._passport, is_kept=self._is_kept))
+        self._inlet.queue(self._inlet.answer_back(response, self._request, self._passport, self._is_kept))
         if response.status >= 400:
             self._refusal = response
         if response.status == 101:
@@ -252,7 +252,7 @@ class Exchange:
 
     def _decide(self, response: ResponseHead) -> None:
         body, self._doubtful = self._doubtful_body, None
-        error = self._endpoints_word(response.status, body)
+        error = self._endpoints_word(response, body)
         if error is None:
             self._pass(response)
             self._note_hint(response, body)
@@ -266,15 +266,15 @@ class Exchange:
         if not self._try_again(error):
             self._work = asyncio.create_task(self._give_up(error, is_answered=True))
 
-    def _endpoints_word(self, status: int, body: bytes) -> SbxError | None:
-        port = self._port.remote_port
+    def _endpoints_word(self, response: ResponseHead, body: bytes) -> SbxError | None:
+        port, status = self._port.remote_port, response.status
         if status == 403 and body in _NO_TOKEN:
             return AccessDenied("the endpoint refused our token", hint="check that your credentials may make tokens")
         if status == 403 and body == _NO_PORT:
             return AccessDenied(f"the endpoint says that our token is not for port {port}")
         if status == 502 and not body:
             return GuestUnreachable(f"nothing listens on port {port} in the sandbox")
-        if status == 429 and self._request.length == 0:
+        if status == 429 and is_endpoints_own(response, body):
             return Throttled("the sandbox's endpoint takes no more requests for now")
         return None
 

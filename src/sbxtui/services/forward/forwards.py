@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 
 from sbxtui.core.errors import NotFound, SbxError, StoreError, TimedOut, Unsupported
@@ -124,7 +124,7 @@ class Forwards:
             ways: Of this process.
             on_trouble: Called with what went wrong with a connection, once for each kind.
             on_status: Called when the way to the sandbox changes.
-            on_port: Called with each port that something new in the sandbox listens on, while the forward is in use.
+            on_port: Called with each port that something new in the sandbox listens on.
 
         Raises:
             NotFound: The sandbox has ended. Unsupported: Its guest has no tunnel. SbxError: It cannot go on.
@@ -139,16 +139,21 @@ class Forwards:
             for port in ports:
                 stack.callback(port.close)
                 await port.open()
-            watches = (_watch(ports[0], shared, on_status), self._look_for_ports(row, shared.way, on_port))
-            async with beside(*watches, shared.until_over()):
+            looks = (self._look_for_ports(row, shared.way), self._tell_ports(row, on_port))
+            async with beside(_watch(ports[0], shared, on_status), *looks, shared.until_over()):
                 await asyncio.gather(*(self._serve(*pair, shared) for pair in zip(links, ports, strict=True)))
 
     async def _serve(self, link: Link, port: Port, shared: Shared) -> None:
         await self._tell(link, port, shared)
         port.close()
 
-    async def _look_for_ports(self, row: Registration, way: Way, on_port: Callable[[OpenPort], None]) -> None:
-        """Tell of new ports while bytes pass anyway: looking is asking the sandbox, and keeps it awake."""
+    async def _tell_ports(self, row: Registration, on_port: Callable[[OpenPort], None]) -> None:
+        async with aclosing(self._ports.began(row)) as began:
+            async for port in began:
+                on_port(port)
+
+    async def _look_for_ports(self, row: Registration, way: Way) -> None:
+        """Look for new ports while bytes pass anyway: looking is asking the sandbox, and keeps it awake."""
         moved_bytes = way.moved_bytes
         while True:
             await asyncio.sleep(_PORTS_EVERY_S)
@@ -156,8 +161,7 @@ class Forwards:
                 continue
             moved_bytes = way.moved_bytes
             with suppress(SbxError):
-                for port in await self._ports.news(row):
-                    on_port(port)
+                await self._ports.look(row)
 
     async def _tell(self, link: Link, port: Port, shared: Shared) -> None:
         """Tell others how a forward is until somebody wants it stopped; what the store refuses is tried again."""

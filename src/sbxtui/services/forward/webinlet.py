@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from sbxtui.core.webgate import Refusal
+from sbxguest.mux.pipe import write_end
+from sbxtui.core.proxyheads import answer_back, request_out
+from sbxtui.core.remembered import Remembered
+from sbxtui.core.webgate import Doorkeeper, Refusal
 from sbxtui.services.forward.answers import answer
 from sbxtui.services.forward.exchange import Exchange
 
@@ -31,15 +34,19 @@ class WebInlet(asyncio.Protocol):
 
     Attributes:
         is_slow: The client takes no more for now.
+        request_out: Of `proxyheads`.
+        answer_back: Of `proxyheads`.
     """
 
     def __init__(self, way: WebWay, port: Port) -> None:
         self.transport: asyncio.Transport | None = None
         self.sent_bytes = 0
         self.received_bytes = 0
+        self.request_out = Remembered(request_out)
+        self.answer_back = Remembered(answer_back)
         self._way = way
         self._port = port
-        self._gate = port.spec.gate
+        self._door = Doorkeeper(port.spec.gate)
         self._held = b""
         self._out: list[bytes] = []
         self._exchange: Exchange | None = None
@@ -149,7 +156,7 @@ class WebInlet(asyncio.Protocol):
 
     def _begin(self) -> bool:
         """Start an exchange, if a whole request's head is here."""
-        verdict = self._gate.judge(self._held, is_first=not self._has_asked)
+        verdict = self._door.judge(self._held, is_first=not self._has_asked)
         if verdict is None:
             self._wait()
             return False
@@ -180,8 +187,8 @@ class WebInlet(asyncio.Protocol):
         self._stop_waiting()
         self._held = b""
         self._hold_back(is_full=False)
-        if self.transport is not None and self.transport.can_write_eof() and not self.transport.is_closing():
-            self.transport.write_eof()
+        if self.transport is not None and not self.transport.is_closing():
+            write_end(self.transport)
             self._deadline = asyncio.get_running_loop().call_later(_LINGER_S, self.transport.close)
 
     def _hold_back(self, *, is_full: bool) -> None:

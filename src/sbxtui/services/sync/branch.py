@@ -15,7 +15,7 @@ from sbxtui.core.errors import Conflict, Unsupported, UsageError
 from sbxtui.core.text import harmless_line
 from sbxtui.guest.tree import GuestTree, Wanted
 from sbxtui.services.sync.git import Git, GitFailed, git_of
-from sbxtui.services.sync.model import Change, Entry, Kind, Op, Path
+from sbxtui.services.sync.model import Change, Kind, Op, Path, State
 from sbxtui.services.sync.pair import Pair
 
 _PROGRAM, _FILE, _LINK = b"100755", b"100644", b"120000"
@@ -100,13 +100,13 @@ async def _index_line(
     return b"%s %s\t%s\0" % (_mode(change.entry), blob, prefix + change.path)
 
 
-def _mode(entry: Entry) -> bytes:
+def _mode(entry: State) -> bytes:
     if entry.kind is Kind.LINK:
         return _LINK
     return _PROGRAM if entry.is_executable else _FILE
 
 
-async def _bring(guest: GuestTree, path: Path, entry: Entry, file: FilePath) -> None:
+async def _bring(guest: GuestTree, path: Path, entry: State, file: FilePath) -> None:
     """Have what the sandbox has at a path in a file.
 
     Raises:

@@ -12,8 +12,9 @@ from sbxtui.core.text import harmless_line
 from sbxtui.guest.tree import GuestTree, Wanted
 from sbxtui.services.sync.binary import binary_lines
 from sbxtui.services.sync.folder import Folder
-from sbxtui.services.sync.model import Change, Entry, Kind, Op, Path
+from sbxtui.services.sync.model import Change, Kind, Op, Path, State
 from sbxtui.services.sync.pair import Pair
+from sbxtui.services.sync.transfer import size_of
 
 # What is larger is told, not shown.
 MAX_TEXT_BYTES = 1024 * 1024
@@ -71,7 +72,7 @@ def _not_in_a_patch(path: Path) -> Unsupported:
     )
 
 
-def _is_file(entry: Entry | None) -> bool:
+def _is_file(entry: State | None) -> bool:
     return entry is not None and entry.kind is Kind.FILE
 
 
@@ -87,7 +88,7 @@ def _lines(change: Change, old: str | None, new: str | None) -> Iterator[str]:
         yield from _part(change.path, before, after, old, new)
 
 
-def _part(path: Path, before: Entry | None, after: Entry | None, old: str | None, new: str | None) -> Iterator[str]:
+def _part(path: Path, before: State | None, after: State | None, old: str | None, new: str | None) -> Iterator[str]:
     name_before, name_after = _quoted(b"a/" + path), _quoted(b"b/" + path)
     yield f"diff --git {name_before} {name_after}"
     yield from _heads(before, after)
@@ -120,7 +121,7 @@ def _plain(byte: int) -> str:
     return chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
 
 
-def _heads(before: Entry | None, after: Entry | None) -> Iterator[str]:
+def _heads(before: State | None, after: State | None) -> Iterator[str]:
     old, new = _mode(before), _mode(after)
     if not old:
         yield f"new file mode {new}"
@@ -131,7 +132,7 @@ def _heads(before: Entry | None, after: Entry | None) -> Iterator[str]:
         yield f"new mode {new}"
 
 
-def _mode(entry: Entry | None) -> str:
+def _mode(entry: State | None) -> str:
     if entry is None or entry.is_dir:
         return ""
     if entry.kind is Kind.LINK:
@@ -140,17 +141,16 @@ def _mode(entry: Entry | None) -> str:
 
 
 def _size_there(pair: Pair, path: Path) -> int:
-    state = pair.there.states.get(path)
-    return state.stamp.size_bytes if state is not None and state.stamp is not None else 0
+    return size_of(pair.there.states.get(path))
 
 
-async def _text_here(folder: Folder, path: Path, entry: Entry | None) -> str | None:
+async def _text_here(folder: Folder, path: Path, entry: State | None) -> str | None:
     if entry is None or entry.kind is not Kind.FILE:
         return _short(entry)
     return _text(await content_here(folder, path, MAX_TEXT_BYTES))
 
 
-async def _text_there(guest: GuestTree, path: Path, entry: Entry | None, size_bytes: int) -> str | None:
+async def _text_there(guest: GuestTree, path: Path, entry: State | None, size_bytes: int) -> str | None:
     if entry is None or entry.kind is not Kind.FILE:
         return _short(entry)
     return (
@@ -186,7 +186,7 @@ async def content_there(guest: GuestTree, path: Path, digest: bytes, limit_bytes
     return None
 
 
-def _short(entry: Entry | None) -> str | None:
+def _short(entry: State | None) -> str | None:
     return "" if entry is None or entry.is_dir else _text(entry.content)
 
 

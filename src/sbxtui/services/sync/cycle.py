@@ -5,10 +5,14 @@ What is known of the sandbox may be wrong at any time; every change made there s
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 
 from sbxtui.core.errors import Conflict, FileMissing
+from sbxtui.services.sync.basetexts import keep_texts
+from sbxtui.services.sync.gauge import Gauge, TakesLong
 from sbxtui.services.sync.halts import Halt, find_lost_root
 from sbxtui.services.sync.ignores import decides_what_is_left_out
 from sbxtui.services.sync.intake import Intake
@@ -20,6 +24,8 @@ from sbxtui.services.sync.watch import EVERYTHING
 
 # Looking at that many one by one takes longer than looking at everything.
 _MANY_PATHS = 500
+# Reading for longer than that makes it worth while to ask for the sizes alone.
+_LONG_LOOK_S = 5.0
 OnStatus = Callable[[Status], None]
 
 
@@ -57,6 +63,9 @@ class Cycle:
         self.failed: set[Path] = set()
         self.scan_s = 0.0
         self._on_status = on_status
+        # Of a look at everything here only what is news is decided: and what another process changed, or was refused.
+        self._must_decide_all = False
+        self._open: set[Path] = set()
 
     async def compare(self) -> None:
         """Look at both sides as a whole, and carry over what differs, unless that halts.
@@ -71,12 +80,33 @@ class Cycle:
             self._halt(find_lost_root(Side.LOCAL))
             return
         try:
-            await self.pair.look()
+            if large := await self._look():
+                self._halt(*large)
+                return
         except FileMissing:
             self._halt(find_lost_root(Side.GUEST))
             return
         self._scanned(started_s)
-        await self._carry_out(self.pair.compare(), LinkState.SEEDING)
+        self._must_decide_all, self._open = False, set()
+        planned = self.pair.compare()
+        if halts := self._halts(planned):
+            self._halt(*halts)
+        else:
+            await self._carry_out(planned, LinkState.SEEDING, is_all=True)
+
+    async def _look(self) -> tuple[Halt, ...]:
+        """Look at both sides as a whole; of what it takes long to see for the first time, the sizes are asked before.
+
+        Returns:
+            Why a person has to be asked before all of it is read.
+        """
+        try:
+            await self.pair.look(self._gauge(math.inf if self.pair.has_met else _LONG_LOOK_S))
+        except TakesLong:
+            if large := await self.pair.find_large():
+                return large
+            await self.pair.look(self._gauge())
+        return ()
 
     async def follow(self, hinted: Iterable[Path], there: Iterable[Path] = ()) -> int:
         """Look at some paths, and carry over what changed there; returns how many changes that were.
@@ -91,15 +121,21 @@ class Cycle:
             SbxError: See `compare`.
         """
         asked, asked_there = set(hinted), set(there)
-        await self.pair.load()
+        if await self.pair.load():
+            self._must_decide_all = True
+            # Whoever changed what was agreed on may have decided what the sides differed in.
+            asked |= self.pair.undecided
         started_s = time.monotonic()
         if EVERYTHING in asked or len(asked) > _MANY_PATHS or any(decides_what_is_left_out(path) for path in asked):
             if not self.pair.folder.identity:
                 self._halt(find_lost_root(Side.LOCAL))
                 return 0
-            await self.pair.look_here()
+            doubted = None if EVERYTHING in asked else asked
+            asked = await self.pair.look_here(doubted=doubted) | self._open
+            if self._must_decide_all:
+                asked = {EVERYTHING}
+            self._must_decide_all, self._open = False, set()
             self._scanned(started_s)
-            asked = {EVERYTHING}
         else:
             await self.pair.look_here(asked)
         if asked_there:
@@ -108,7 +144,11 @@ class Cycle:
         planned = self.pair.compare(None if EVERYTHING in both else both)
         if planned.changes and self.pair.hello is None:
             await self.pair.greet()
-        await self._carry_out(planned, LinkState.PUSHING)
+        if self._halts(planned):
+            # Folders that were only renamed look lost as long as their old names alone were hinted at.
+            await self.compare()
+        else:
+            await self._carry_out(planned, LinkState.PUSHING)
         return len(planned.changes)
 
     def tell(self, state: LinkState, words: str = "") -> None:
@@ -116,12 +156,8 @@ class Cycle:
         self.status.state, self.status.words = state, words
         self._on_status(self.status)
 
-    async def _carry_out(self, planned: Plan, doing: LinkState) -> None:
+    async def _carry_out(self, planned: Plan, doing: LinkState, *, is_all: bool = False) -> None:
         self.status.halts = ()
-        halts = self.pair.halts(planned) if planned.changes or self.pair.hello is not None else ()
-        if halts:
-            self._halt(*halts)
-            return
         await self.pair.adopt(planned)
         self.look_again = self.pair.local.unsettled()
         self.failed = set()
@@ -135,6 +171,8 @@ class Cycle:
             await self._take_in([change for change in planned.changes if change.side is Side.LOCAL])
         if self._on_conflict is not OnConflict.STOP:
             await self._decide()
+        if self._on_conflict is OnConflict.MERGE:
+            await keep_texts(self.pair, None if is_all else [*planned.agreed, *(one.path for one in planned.changes)])
         self._figures()
 
     async def _decide(self) -> None:
@@ -150,8 +188,7 @@ class Cycle:
                 self._undecided.add(conflict)
                 continue
             self.status.decided += path not in self.pair.conflicts
-            self.look_again |= outcomes.moved_on | outcomes.again
-            self.status.failed = {**self.status.failed, **outcomes.failed}
+            self._come_back_to(outcomes)
 
     async def _take_in(self, changes: Sequence[Change]) -> None:
         """Make the sandbox's changes here."""
@@ -161,9 +198,16 @@ class Cycle:
         self.tell(LinkState.PULLING)
         outcomes = await self.pair.pull(changes, self._intake, lambda size_bytes: None, is_asked=False)
         self.status.pulled += len(outcomes.done)
-        # Somebody here was faster: that is another change now.
+        self._come_back_to(outcomes)
+
+    def _come_back_to(self, outcomes: Outcomes) -> None:
+        """Where somebody here was faster that is another change now; what was refused is tried again now and then."""
         self.look_again |= outcomes.moved_on | outcomes.again
         self.status.failed = {**self.status.failed, **outcomes.failed}
+        self._open |= outcomes.failed.keys()
+
+    def _halts(self, planned: Plan) -> tuple[Halt, ...]:
+        return self.pair.halts(planned) if planned.changes or self.pair.hello is not None else ()
 
     def _halt(self, *halts: Halt) -> None:
         self.status.halts = tuple(halt.code for halt in halts)
@@ -187,16 +231,31 @@ class Cycle:
         self.status.failed = dict(outcomes.failed)
         if outcomes.moved_on:
             await self.pair.look_there(outcomes.moved_on)
-            await self.pair.adopt(self.pair.compare(outcomes.moved_on))
+            planned = self.pair.compare(outcomes.moved_on)
+            await self.pair.adopt(planned)
+            # An edit of what the sandbox deleted, for one, is to be made there.
+            self.look_again |= {change.path for change in planned.changes if change.side is Side.GUEST}
+
+    def _gauge(self, patience_s: float = math.inf) -> Gauge:
+        loop = asyncio.get_running_loop()
+        return Gauge(
+            lambda count, warning: loop.call_soon_threadsafe(self._seen, count, warning), patience_s=patience_s
+        )
+
+    def _seen(self, count: int, warning: str) -> None:
+        if self.status.state is LinkState.SCANNING:
+            self.status.seen = count
+            self.tell(LinkState.SCANNING, warning)
 
     def _scanned(self, started_s: float) -> None:
         self.scan_s = time.monotonic() - started_s
+        self.status.seen = 0
         self.status.scans += 1
         self.status.last_scan_at_s = time.time()
 
     def _figures(self) -> None:
         pair, status = self.pair, self.status
-        status.entries = len(pair.local.entries)
+        status.entries = len(pair.local.states)
         status.conflicts = tuple(sorted(pair.conflicts))
         status.guest_changes = len(pair.guest_changes)
         status.problems = {**pair.local.problems(), **pair.there.problems(), **status.failed}

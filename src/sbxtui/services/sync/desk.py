@@ -15,8 +15,9 @@ from sbxtui.services.sync.model import Change, Difference, Mode, Op, Path, Side,
 from sbxtui.services.sync.pair import Outcomes, Pair
 from sbxtui.services.sync.resolve import keep_both, merge, resolve
 from sbxtui.services.sync.review import Reviewed, check_halts, is_asked, only_seen, review, take_over
+from sbxtui.services.sync.spec import SyncSpec, local_root
 from sbxtui.services.sync.status import shown
-from sbxtui.services.sync.syncs import Syncs, SyncSpec, local_root
+from sbxtui.services.sync.syncs import Syncs
 from sbxtui.services.sync.transfer import CHANGED_MEANWHILE
 from sbxtui.services.sync.undo import batches_of, last_batch, undo
 from sbxtui.services.sync.views import ChangeView, ConflictView, SyncView
@@ -115,6 +116,10 @@ class SyncDesk:
                     told = [view]
                     yield view
                 await bell.wait(_EVERY_S)
+
+    async def status(self, row: Registration) -> SyncView | None:
+        """How the sync of a sandbox is; None while there is none. No byte is sent to the sandbox."""
+        return await asyncio.to_thread(self._view, row)
 
     def _view(self, row: Registration) -> SyncView | None:
         try:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
+from dataclasses import replace
 
-from sbxguest.tree import Record, State, TreeError
-from sbxguest.tree.contents import Unstable, open_file
+from sbxguest.tree import Kind, Note, Record, State, TreeError
+from sbxguest.tree.contents import Unstable, is_unchanged, open_file
 from sbxguest.tree.root import Root, split
-from sbxguest.tree.scan import ScanOptions, scan
+from sbxguest.tree.scan import ScanOptions, scan_by_lists
 from sbxtui.core.errors import Conflict, FileMissing, UsageError
+from sbxtui.services.sync.gauge import Gauge
 from sbxtui.services.sync.ignores import FolderIgnores
 from sbxtui.services.sync.model import Path
 
@@ -65,18 +67,48 @@ class Folder:
         Raises:
             Conflict: The folder was taken away meanwhile.
         """
-        options = ScanOptions(texts=self.ignores.read, known=known, is_deep=is_deep)
+        return await self._scan(paths, ScanOptions(texts=self.ignores.read, known=known, is_deep=is_deep), None)
+
+    async def news(
+        self, known: Mapping[Path, State], *, gauge: Gauge | None = None, doubted: Collection[Path] | None = None
+    ) -> tuple[list[Record], Collection[Path]]:
+        """What is in the folder and not as it was before, and what is there no more; folders are told in any case.
+
+        Args:
+            known: What was there before.
+            gauge: Tells how far it has come.
+            doubted: Where something is said to have changed; None for anywhere. Elsewhere what had just changed when it
+                was read is not read again before that can prove something.
+
+        Raises:
+            Conflict: The folder was taken away meanwhile.
+        """
+        unmet = dict(known)
+        options = ScanOptions(texts=self.ignores.read, known=known, doubted=doubted, unmet=unmet)
+        if gauge is not None:
+            options = replace(options, check=gauge.check)
+        return await self._scan((b"",), options, gauge), unmet.keys()
+
+    async def sizes(self) -> dict[Path, int]:
+        """The length of each file; none is read."""
+        records = await self._scan((b"",), ScanOptions(has_digests=False, texts=self.ignores.read), None)
+        return sizes_in(records)
+
+    async def _scan(self, paths: Iterable[Path], options: ScanOptions, gauge: Gauge | None) -> list[Record]:
         try:
-            return await asyncio.to_thread(lambda: list(scan(self.root, paths, options)))
+            return await asyncio.to_thread(_listed, scan_by_lists(self.root, paths, options), gauge)
         except TreeError as exc:
             raise Conflict(f"the folder {exc.message}", details={"code": exc.code}) from exc
         except OSError as exc:
             raise Conflict(f"the folder {self.root.path} cannot be read: {exc.strerror or exc}") from exc
 
-    async def pieces(self, path: Path, size_bytes: int, *, start: int = 0) -> AsyncIterator[bytes]:
+    async def pieces(
+        self, path: Path, size_bytes: int, *, start: int = 0, may_end: bool = False
+    ) -> AsyncIterator[bytes]:
         """The content of a file from `start` on, always up to `size_bytes`: what is missing by now comes as zeros.
 
-        So the stream that promised that many keeps its word; the receiver finds another digest and drops it.
+        So the stream that promised that many keeps its word; the receiver finds another digest and drops it. With
+        `may_end` it promised nothing, and ends as soon as the file is another one, or none.
         """
         left = size_bytes - start
         try:
@@ -86,12 +118,31 @@ class Folder:
         try:
             while left > 0:
                 wanted = min(left, _CHUNK_BYTES)
-                piece = await asyncio.to_thread(_read_at, fd, wanted, size_bytes - left) if fd >= 0 else b""
+                of = path if may_end else None
+                piece = await asyncio.to_thread(self._piece, of, fd, wanted, size_bytes - left) if fd >= 0 else b""
+                if may_end and not piece:
+                    return
                 yield piece or bytes(wanted)
                 left -= len(piece) or wanted
         finally:
             if fd >= 0:
                 os.close(fd)
+
+    def _piece(self, path: Path | None, fd: int, size_bytes: int, offset: int) -> bytes:
+        """The next piece of an open file; nothing if that is not the one at the path any more."""
+        piece = _read_at(fd, size_bytes, offset)
+        return piece if path is None or self._is_still(path, fd) else b""
+
+    def _is_still(self, path: Path, fd: int) -> bool:
+        """Whether an open file has its path still."""
+        try:
+            now = self._open(path)
+        except (OSError, Unstable):
+            return False
+        try:
+            return is_unchanged(os.fstat(fd), os.fstat(now))
+        finally:
+            os.close(now)
 
     async def content(self, path: Path) -> AsyncGenerator[bytes, None]:
         """What a file holds now; nothing if it is not there."""
@@ -155,12 +206,28 @@ class SmallFiles:
         return self._held[1]
 
 
+def sizes_in(records: Iterable[Record]) -> dict[Path, int]:
+    """The lengths of the files a listing names."""
+    return {
+        one.path: one.state.size_bytes for one in records if not isinstance(one, Note) and one.state.kind is Kind.FILE
+    }
+
+
 def _opened(path: str) -> Root:
     try:
         return Root(path)
     except TreeError as exc:
         kind = FileMissing if exc.code == "file_not_found" else UsageError
         raise kind(f"cannot sync the folder {exc.message}", hint="name a folder that is there") from exc
+
+
+def _listed(lists: Iterable[list[Record]], gauge: Gauge | None) -> list[Record]:
+    records: list[Record] = []
+    for some in lists:
+        records += some
+        if gauge is not None:
+            gauge.see(some)
+    return records
 
 
 def _read_at(fd: int, size_bytes: int, offset: int) -> bytes:

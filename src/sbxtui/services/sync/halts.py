@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sbxtui.core.text import counted, harmless_line, short_size
-from sbxtui.services.sync.model import Entry, Listing, Op, Path, Plan, Side
+from sbxtui.services.sync.model import Listing, Op, Path, Plan, Side, State
 from sbxtui.services.sync.status import entries_of, shown
 from sbxtui.store.ancestors import Taken
 
@@ -53,7 +53,7 @@ class Halt:
 
 
 def find_halts(
-    base: Mapping[Path, Entry],
+    base: Mapping[Path, State],
     local: Listing,
     guest: Listing,
     planned: Plan,
@@ -130,7 +130,7 @@ def _first_contact(agreed: Roots | None, planned: Plan) -> Iterator[Halt]:
         )
 
 
-def _listings(side: Side, name: str, base: Mapping[Path, Entry], listing: Listing) -> Iterator[Halt]:
+def _listings(side: Side, name: str, base: Mapping[Path, State], listing: Listing) -> Iterator[Halt]:
     if not listing.is_complete:
         yield Halt(f"{side.value}_listing_incomplete", f"{name} could not be listed to its end")
         return
@@ -141,7 +141,7 @@ def _listings(side: Side, name: str, base: Mapping[Path, Entry], listing: Listin
         yield Halt(f"{side.value}_unreadable", f"{entries_of(len(listing.unknown))} of {name} cannot be read")
 
 
-def _too_many_deletes(base: Mapping[Path, Entry], planned: Plan, taken: Taken) -> Iterator[Halt]:
+def _too_many_deletes(base: Mapping[Path, State], planned: Plan, taken: Taken) -> Iterator[Halt]:
     """Only towards this machine: what was deleted here was deleted by its owner, and the listing proved it.
 
     Deletions that come one by one count together, but for those of what was not there when a person looked last.

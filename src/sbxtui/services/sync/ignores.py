@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from sbxguest.tree import Kind, Note, Record
-from sbxguest.tree.ignore import RuleTable, texts_of
+from sbxguest.tree.ignore import IGNORE_FILES, RuleTable, texts_of
 from sbxguest.tree.root import OWN_PREFIXES, split
 
 # Weaker than anything a `.gitignore` or `.sbxignore` says: `!node_modules/` there brings it back. `.git` stays out.
@@ -28,7 +28,7 @@ venv/
 .#*
 ___jb_*
 """
-_CARGO = b"/target/\n"
+_CARGO_FILE, _CARGO = b"Cargo.toml", b"/target/\n"
 
 
 class FolderIgnores:
@@ -41,18 +41,13 @@ class FolderIgnores:
     def __init__(self) -> None:
         self.texts: dict[bytes, tuple[bytes, ...]] = {}
 
-    def read(self, folder: bytes, folder_fd: int) -> Sequence[bytes]:
+    def read(self, folder: bytes, folder_fd: int, names: Collection[bytes] | None = None) -> Sequence[bytes]:
         """The texts that hold in a folder, the weakest first.
 
         Raises:
             OSError: One cannot be read.
         """
-        texts = texts_of(folder_fd)
-        with contextlib.suppress(OSError):
-            os.stat(b"Cargo.toml", dir_fd=folder_fd, follow_symlinks=False)
-            texts = (_CARGO, *texts)
-        if not folder:
-            texts = (DEFAULTS, *texts)
+        texts = texts_in(folder, folder_fd, names)
         if texts:
             self.texts[folder] = texts
         else:
@@ -60,9 +55,19 @@ class FolderIgnores:
         return texts
 
 
+def texts_in(folder: bytes, folder_fd: int, names: Collection[bytes] | None = None) -> tuple[bytes, ...]:
+    """The texts that hold in a folder of this machine, the weakest first; see `sbxguest.tree.ignore.texts_of`."""
+    texts = texts_of(folder_fd, names)
+    if names is None or _CARGO_FILE in names:
+        with contextlib.suppress(OSError):
+            os.stat(_CARGO_FILE, dir_fd=folder_fd, follow_symlinks=False)
+            texts = (_CARGO, *texts)
+    return texts if folder else (DEFAULTS, *texts)
+
+
 def decides_what_is_left_out(path: bytes) -> bool:
     """Whether a change of this file may change what is left out."""
-    return path.rpartition(b"/")[2] in (b".gitignore", b".sbxignore", b"Cargo.toml")
+    return path.rpartition(b"/")[2] in (*IGNORE_FILES, _CARGO_FILE)
 
 
 def without_ignored(rules: RuleTable, records: Iterable[Record]) -> Iterator[Record]:

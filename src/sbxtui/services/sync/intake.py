@@ -19,14 +19,14 @@ from sbxguest.tree import Op as WireOp
 from sbxguest.tree.apply import Applier
 from sbxguest.tree.ops import check_op
 from sbxguest.tree.report import code_of
-from sbxguest.tree.stage import Incoming, Stage, stage_paths
+from sbxguest.tree.stage import Incoming, Stage, kept, stage_paths
 from sbxguest.tree.trash import MAX_BYTES, Trash
 from sbxtui.core.errors import AccessDenied
 from sbxtui.guest.tree import GuestTree, Wanted
 from sbxtui.home import private_dir
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.model import Change, Op, Path
-from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Made, in_batches, wire_op
+from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Made, in_batches, size_of, wire_op
 
 _CHUNK_BYTES = 1024 * 1024
 _NOT_IN_TRASH = "not_in_trash"
@@ -126,13 +126,7 @@ class Intake:
         taken = _Taken()
         digest = change.entry.content if change.entry is not None else b""
         try:
-            incoming = Incoming(self._stage, digest, len(content), lambda: False)
-            try:
-                incoming.write(content)
-                taken.contents[change.path] = incoming.finish()
-            except BaseException:
-                incoming.abort()
-                raise
+            taken.contents[change.path] = kept(self._stage, content, digest, lambda: False)
         except OSError as exc:
             taken.failures[change.path] = code_of(exc)
         try:
@@ -303,7 +297,5 @@ class _Receiver:
 
     def _begin(self) -> Incoming:
         change = self._puts[self._number]
-        seen = self._there.get(change.path)
-        size_bytes = seen.stamp.size_bytes if seen is not None and seen.stamp is not None else 0
         content = change.entry.content if change.entry is not None else b""
-        return Incoming(self._stage, content, size_bytes, lambda: False)
+        return Incoming(self._stage, content, size_of(self._there.get(change.path)), lambda: False)

@@ -12,7 +12,7 @@ from sbxtui.core.errors import Conflict, GuestUnreachable, QuotaExceeded, SbxErr
 from sbxtui.services.sync.beside import beside
 from sbxtui.services.sync.cycle import Cycle, OnStatus
 from sbxtui.services.sync.intake import Intake
-from sbxtui.services.sync.listen import GuestWatch
+from sbxtui.services.sync.listen import LISTENS_S, GuestWatch
 from sbxtui.services.sync.model import OnConflict, Path
 from sbxtui.services.sync.pair import Pair
 from sbxtui.services.sync.status import LinkState, Status
@@ -47,6 +47,8 @@ class LiveLink:
         intake: Of a two-way link: what takes the sandbox's changes in.
         on_conflict: What becomes of conflicts.
         explain: Asks why the sandbox does not answer.
+        listens_s: For how long after the last change to listen for the sandbox's.
+        runs: Whether the sandbox runs, as its control plane knows.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class LiveLink:
         intake: Intake | None = None,
         on_conflict: OnConflict = OnConflict.STOP,
         explain: Callable[[SbxError], Awaitable[SbxError]] | None = None,
+        listens_s: float = LISTENS_S,
+        runs: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._pair = pair
         self._explain = explain
@@ -64,7 +68,7 @@ class LiveLink:
         self._on_status = on_status
         self._hinted: dict[Path, float] = {}
         self._hinted_there: set[Path] = set()
-        self._guest_watch = None if intake is None else GuestWatch(pair, self.hint_there)
+        self._guest_watch = None if intake is None else GuestWatch(pair, self.hint_there, listens_s, runs)
         self._bell = asyncio.Event()
         self._is_stopped = False
         self._is_paused = False
@@ -113,7 +117,8 @@ class LiveLink:
             SbxError: It cannot go on: the sandbox is gone, its guest is too old, the state cannot be kept.
             Exception: A bug in it or in a watch; without its hints it would only seem to go on.
         """
-        watch = FolderWatch(os.fsencode(self._pair.folder.root.path), self.hint, self._trouble)
+        root = os.fsencode(self._pair.folder.root.path)
+        watch = FolderWatch(root, self.hint, self._trouble, self._lost, is_known=self._is_known)
         watching = [watch.run()] if self._guest_watch is None else [watch.run(), self._guest_watch.run()]
         try:
             async with beside(*watching):
@@ -262,6 +267,12 @@ class LiveLink:
     def _lock(self) -> AbstractAsyncContextManager[None]:
         return self._pair.ancestors.cycle(timeout_s=_LOCK_TIMEOUT_S)
 
+    def _is_known(self, path: Path) -> bool:
+        return path in self._pair.local.states
+
+    def _lost(self) -> None:
+        self.status.overflows += 1
+
     def _trouble(self, words: str) -> None:
         self.status.trouble = words
         self._on_status(self.status)
@@ -271,4 +282,6 @@ def _may_pass(exc: SbxError) -> bool:
     """Whether waiting can help: an outage can end, a suspended sandbox be resumed, a full disk get room."""
     if isinstance(exc, TimedOut | StoreError | QuotaExceeded):
         return True
-    return type(exc) is Conflict or exc.retryable
+    # A fault of the guest's own may be gone when it is asked again, or started again.
+    is_fault = exc.details.get("http_status") in range(500, 600)
+    return type(exc) is Conflict or exc.retryable or is_fault

@@ -3,47 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
 from sbxguest.tree import Kind as Kind
 from sbxguest.tree import OpKind
+from sbxguest.tree import State as State
 from sbxtui.core.errors import UsageError
 
 Path = bytes
 # Creating puts the folder above first, removing a folder what is in it.
 Op = OpKind
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One path's state. No times: clocks of two machines are never compared.
-
-    Attributes:
-        kind: File, folder or link.
-        content: A file's digest, a link's target; empty for a folder.
-        is_executable: Of a file.
-    """
-
-    kind: Kind
-    content: bytes = b""
-    is_executable: bool = False
-
-    @property
-    def is_dir(self) -> bool:
-        """Whether things can stand below it."""
-        return self.kind is Kind.DIR
-
-    def has_content_of(self, other: Entry) -> bool:
-        """Whether both are the same but for the executable bit."""
-        return (self.kind, self.content) == (other.kind, other.content)
-
-    def with_executable(self, is_executable: bool) -> Entry:
-        """The same content with this bit."""
-        return replace(self, is_executable=is_executable)
-
-
-DIR = Entry(Kind.DIR)
+# No times count: clocks of two machines are never compared, and two states are equal whatever their stamps say.
+DIR = State(Kind.DIR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +31,7 @@ class Listing:
         is_complete: Whether it was read to its end. Nothing follows from one that was not.
     """
 
-    entries: Mapping[Path, Entry]
+    entries: Mapping[Path, State]
     ignored: frozenset[Path] = frozenset()
     unknown: frozenset[Path] = frozenset()
     is_complete: bool = True
@@ -113,8 +86,8 @@ class Change:
     side: Side
     op: Op
     path: Path
-    entry: Entry | None
-    expect: Entry | None
+    entry: State | None
+    expect: State | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +95,9 @@ class Difference:
     """A path on which both sides stay as they are, with what they had when they last agreed."""
 
     path: Path
-    base: Entry | None
-    local: Entry | None
-    guest: Entry | None
+    base: State | None
+    local: State | None
+    guest: State | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +114,7 @@ class Plan:
     """
 
     changes: tuple[Change, ...] = ()
-    agreed: Mapping[Path, Entry | None] = field(default_factory=dict)
+    agreed: Mapping[Path, State | None] = field(default_factory=dict)
     conflicts: tuple[Difference, ...] = ()
     guest_changes: tuple[Difference, ...] = ()
     survivors: tuple[Path, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -11,15 +11,17 @@ from sbxguest.tree import Outcome, State
 from sbxguest.tree.ignore import RuleTable
 from sbxtui.guest.tree import GuestTree
 from sbxtui.guest.treewire import TreeHello
-from sbxtui.services.sync.folder import Folder
+from sbxtui.services.sync.folder import Folder, sizes_in
+from sbxtui.services.sync.gauge import Gauge
 from sbxtui.services.sync.halts import FIRST_DELETES, LARGE_SEED, Halt, Roots, find_halts, find_large_seed
 from sbxtui.services.sync.ignores import without_ignored
 from sbxtui.services.sync.intake import Intake
-from sbxtui.services.sync.model import Change, Difference, Entry, Kind, Mode, Op, Path, Plan, Side, parent_of, tree_key
-from sbxtui.services.sync.picture import Picture, above_of, entry_of, part_of, scope_of, state_of, within
+from sbxtui.services.sync.model import Change, Difference, Mode, Op, Path, Plan, Side
+from sbxtui.services.sync.picture import Picture, above_of, part_of, scope_of, within
 from sbxtui.services.sync.plan import plan
 from sbxtui.services.sync.safety import refused_of, without
-from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Made, Upload, size_of
+from sbxtui.services.sync.standing import standing
+from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Gone, Made, Upload, reached, size_of
 from sbxtui.store.ancestors import Agreed, Ancestors, Dispute, Step
 
 _ROOTS = ("local_root", "guest_root")
@@ -69,32 +71,43 @@ class Pair:
         self.ancestors = ancestors
         self.mode = mode
         self.local, self.there = Picture(), Picture()
-        self.base: dict[Path, Entry] = {}
+        self.base: dict[Path, State] = {}
         self.hello: TreeHello | None = None
         self.cursor = ""
         self.conflicts: dict[Path, Difference] = {}
         self.guest_changes: dict[Path, Difference] = {}
         self._version = -1
+        self._gone = Gone()
+        self._has_disputes = True
 
-    async def look(self) -> None:
-        """Look at both sides as a whole.
+    async def look(self, gauge: Gauge | None = None) -> None:
+        """Look at both sides as a whole; `gauge` tells how far that has come here.
 
         Raises:
             SbxError: One side cannot be looked at: nothing is known anew.
         """
-        await self.look_here()
+        await self.look_here(gauge=gauge)
         await self.look_there()
 
-    async def look_here(self, paths: Iterable[Path] | None = None) -> None:
-        """Look at this machine's folder, or at and below some of its paths."""
+    async def look_here(
+        self,
+        paths: Iterable[Path] | None = None,
+        *,
+        gauge: Gauge | None = None,
+        doubted: Collection[Path] | None = None,
+    ) -> set[Path]:
+        """Look at this machine's folder, or at and below some of its paths; returns where it may be another by now.
+
+        For `doubted` see `Folder.news`.
+        """
         if paths is None:
             self.folder.ignores.texts.clear()
-            records = await self.folder.scan((b"",), self.local.states or await self._stamps())
-            self.local.take_all(records)
-            return
-        asked = list(paths)
+            records, gone = await self.folder.news(self.local.states, gauge=gauge, doubted=doubted)
+            return self.local.take_news(records, gone)
+        asked = set(paths)
         above = await self.folder.scan(above_of(asked), self.local.states, is_deep=False)
         self.local.take(asked, await self.folder.scan(asked, self.local.states), above)
+        return asked
 
     async def look_there(self, paths: Iterable[Path] | None = None) -> None:
         """Look at the sandbox's folder, or at and below some of its paths."""
@@ -103,15 +116,43 @@ class Pair:
         rules = RuleTable(texts)
         if paths is None:
             self.hello = await self.guest.hello()
-            manifest = await self.guest.scan(ignore=texts)
+            manifest = await self.guest.scan(ignore=texts, has_cursor=self._is_followed)
             self.there.take_all(without_ignored(rules, manifest.records))
+            self.there.listing().check()
             self.cursor = manifest.cursor
         else:
             asked = list(paths)
-            above = await self.guest.scan(above_of(asked), is_deep=False, ignore=texts)
-            found = await self.guest.scan(asked, ignore=texts)
+            above = await self.guest.scan(above_of(asked), is_deep=False, ignore=texts, has_cursor=self._is_followed)
+            found = await self.guest.scan(asked, ignore=texts, has_cursor=self._is_followed)
             self.there.take(asked, without_ignored(rules, found.records), without_ignored(rules, above.records))
-        self.there.listing().check()
+            told = {one.path for one in (*above.records, *found.records)}
+            part_of(self.there.listing(), told.union(above_of(told))).check()
+
+    @property
+    def undecided(self) -> set[Path]:
+        """What somebody has to decide, or has and it was not seen yet."""
+        return {*self.conflicts, *self.guest_changes}
+
+    @property
+    def _is_followed(self) -> bool:
+        """Whether anybody may ask what changed in the sandbox."""
+        return self.mode is Mode.TWO_WAY
+
+    async def find_large(self) -> tuple[Halt, ...]:
+        """Why a first comparison must not be made before a person was asked, as far as sizes tell: nothing is read.
+
+        What has the same length on both sides counts as being there already.
+        """
+        here = await self.folder.sizes()
+        texts = self.folder.ignores.texts
+        manifest = await self.guest.scan(has_digests=False, ignore=texts, has_cursor=self._is_followed)
+        there = sizes_in(manifest.records)
+        contents = {path: size_bytes for path, size_bytes in here.items() if there.get(path) != size_bytes}
+        return self._not_agreed_to(find_large_seed(contents))
+
+    def _not_agreed_to(self, halts: Iterable[Halt]) -> tuple[Halt, ...]:
+        meta = self.ancestors.meta()
+        return tuple(halt for halt in halts if not meta.get(_CONSENTS.get(halt.code, "")))
 
     async def greet(self) -> None:
         """Ask the sandbox which folder it has, without looking at it."""
@@ -127,27 +168,32 @@ class Pair:
         """Whether another process changed what was agreed on."""
         return self.ancestors.version() != self._version
 
-    async def load(self) -> None:
-        """Read what was agreed on, if another process changed it: then the sandbox holds that, as far as known."""
-        await asyncio.to_thread(self._load)
+    async def load(self) -> bool:
+        """Read what was agreed on, if another process changed it: then the sandbox holds that, as far as known.
 
-    def _load(self) -> None:
+        Returns:
+            Whether it was.
+        """
+        return await asyncio.to_thread(self._load)
+
+    def _load(self) -> bool:
         version = self.ancestors.version()
         if version == self._version:
-            return
-        self._version = version
-        base = _standing(self.ancestors.base())
+            return False
+        self._version, self._has_disputes = version, True
+        base = standing(self.ancestors.base())
         for path in self.base.keys() - base.keys():
             self.there.put(path, None)
+        self.base = {path: agreed.local for path, agreed in base.items()}
         for path, agreed in base.items():
             self.there.put(path, agreed.guest)
         self.there.is_complete = True
-        self.base = {path: entry_of(agreed.local) for path, agreed in base.items()}
-
-    async def _stamps(self) -> dict[Path, State]:
-        """What this machine's files were when they were last agreed on: what has the same stamp need not be read."""
-        base = await asyncio.to_thread(self.ancestors.base)
-        return {path: agreed.local for path, agreed in base.items()}
+        if not self.local.is_complete:
+            # What has the same stamp when it is looked at need not be read.
+            self.local = Picture()
+            for path, agreed in base.items():
+                self.local.put(path, agreed.local)
+        return True
 
     def compare(self, paths: Iterable[Path] | None = None) -> Plan:
         """What is to be done; for some paths only, if they are all that changed."""
@@ -178,8 +224,7 @@ class Pair:
             taken=self.ancestors.taken(),
         )
         large = () if self.has_met else find_large_seed(self._contents(planned))
-        meta = self.ancestors.meta()
-        return tuple(halt for halt in (*found, *large) if not meta.get(_CONSENTS.get(halt.code, "")))
+        return self._not_agreed_to((*found, *large))
 
     def _contents(self, planned: Plan) -> dict[Path, int]:
         """The files that would be sent, with their sizes."""
@@ -207,15 +252,13 @@ class Pair:
             # The consent was for this first comparison.
             self.ancestors.set_meta({**dict(zip(_ROOTS, roots, strict=True)), **_NO_CONSENT})
         self._record({path: path in self.local.states for path in planned.agreed})
-        self.ancestors.set_disputes(
-            Dispute(
-                path,
-                None if one.base is None else state_of(one.base),
-                self.local.states.get(path),
-                self.there.states.get(path),
-            )
+        disputes = [
+            Dispute(path, one.base, self.local.states.get(path), self.there.states.get(path))
             for path, one in self.conflicts.items()
-        )
+        ]
+        if disputes or self._has_disputes:
+            self.ancestors.set_disputes(disputes)
+        self._has_disputes = bool(disputes)
 
     async def push(
         self,
@@ -245,7 +288,7 @@ class Pair:
             sent_bytes += size_bytes
             on_progress(len(done), sent_bytes)
 
-        upload = Upload(self.folder, self.guest, count)
+        upload = Upload(self.folder, self.guest, count, self._gone.places)
         async with aclosing(upload.batches(changes, self.local.states, self.there.states)) as batches:
             async for made in batches:
                 await asyncio.to_thread(self._settle, Side.GUEST, made, outcomes, word)
@@ -299,7 +342,7 @@ class Pair:
             elif one.result.outcome is Outcome.DONE:
                 # A path may be changed twice: a file goes, a folder comes.
                 before = picture.states.get(path)
-                picture.put(path, _reached(one.change, one.result.state))
+                picture.put(path, reached(one.change, one.result.state))
                 steps.append(Step(side.value, path, before, picture.states.get(path)))
                 done.append(one.change)
             elif one.result.outcome is Outcome.MISMATCH:
@@ -307,6 +350,8 @@ class Pair:
             else:
                 outcomes.failed[path] = one.result.code or CHANGED_MEANWHILE
         outcomes.done += [change.path for change in done]
+        if side is Side.GUEST:
+            self._gone.note(done)
         if is_agreed:
             self._record({change.path: change.entry is not None for change in done})
         self._note(steps, outcomes, word)
@@ -332,7 +377,7 @@ class Pair:
             if agreed is None:
                 self.base.pop(path, None)
             else:
-                self.base[path] = entry_of(agreed.local)
+                self.base[path] = agreed.local
 
     async def forget(self, paths: Iterable[Path]) -> dict[Path, Agreed]:
         """Agree on nothing at these paths any more; returns what was agreed on there."""
@@ -351,27 +396,3 @@ class Pair:
         await asyncio.to_thread(self.ancestors.forget)
         await asyncio.to_thread(self.ancestors.set_meta, dict.fromkeys((*_ROOTS, *_NO_CONSENT), ""))
         self.base.clear()
-
-
-def _standing(base: Mapping[Path, Agreed]) -> Mapping[Path, Agreed]:
-    """Without what stands below what is agreed on no more: no folder holds that."""
-    if all(not (above := parent_of(path)) or _is_folder(base.get(above)) for path in base):
-        return base
-    kept: dict[Path, Agreed] = {}
-    for path in sorted(base, key=tree_key):
-        above = parent_of(path)
-        if not above or _is_folder(kept.get(above)):
-            kept[path] = base[path]
-    return kept
-
-
-def _is_folder(agreed: Agreed | None) -> bool:
-    return agreed is not None and agreed.guest.kind is Kind.DIR
-
-
-def _reached(change: Change, found: State | None) -> State | None:
-    """What stands at a path after a change was made there: what was wanted, with the stamp it got."""
-    if change.entry is None:
-        return None
-    goal = state_of(change.entry)
-    return State(goal.kind, goal.content, goal.is_executable, None if found is None else found.stamp)

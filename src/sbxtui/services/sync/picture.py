@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from sbxguest.tree import Note, Record, State
-from sbxtui.services.sync.model import Entry, Kind, Listing, Path, ancestors, parent_of, tree_key
+from sbxtui.services.sync.model import Listing, Path, ancestors, parent_of, tree_key
 
 _IGNORED = "ignored"
 # What was changing while it was looked at: the next look tells.
 _PASSING = frozenset({"vanished", "unstable"})
-
-
-def entry_of(state: State) -> Entry:
-    """A state without the stamp of its machine."""
-    return Entry(state.kind, state.content, state.is_executable)
-
-
-def state_of(entry: Entry) -> State:
-    """An entry as it goes over the wire."""
-    return State(entry.kind, entry.content, entry.is_executable)
+# With more folders than that, asking each path for the folders above it takes less time than comparing beginnings.
+_FEW_FOLDERS = 8
 
 
 @dataclass(slots=True)
@@ -30,33 +22,45 @@ class Picture:
 
     Attributes:
         states: What stands at each path.
-        entries: The same without stamps.
         notes: Paths of which nothing is told, and the word for why.
-        is_complete: Whether all of it was looked at since the last doubt.
+        is_complete: Whether all of it was looked at; until then `states` is only what it was taken for.
     """
 
     states: dict[Path, State] = field(default_factory=dict)
-    entries: dict[Path, Entry] = field(default_factory=dict)
     notes: dict[Path, str] = field(default_factory=dict)
     is_complete: bool = False
     _children: Counter[Path] = field(default_factory=Counter)
 
     def take_all(self, records: Iterable[Record]) -> None:
         """Everything, from a listing that came to its end."""
-        states, entries, notes = dict(self.states), dict(self.entries), self.notes
-        for each in (self.states, self.entries, notes, self._children):
-            each.clear()
-        for record in records:
-            path = record.path
-            if isinstance(record, Note):
-                notes[path] = record.code
-            elif record.state is states.get(path) and path not in self.states:
-                # Most of a tree is as it was, and such a record is the very one of before.
-                self.states[path], self.entries[path] = record.state, entries[path]
-                self._children[parent_of(path)] += 1
-            else:
-                self.put(path, record.state)
+        found = list(records)
+        self.take_news(found, self.states.keys() - {one.path for one in found if not isinstance(one, Note)})
+
+    def take_news(self, records: Collection[Record], gone: Iterable[Path]) -> set[Path]:
+        """What a look at everything found that is not as it was, after it came to its end; returns where that is so.
+
+        Args:
+            records: What was found; what is as it was need not be there.
+            gone: What stands there no more.
+        """
+        noted = self.notes.items()
+        self.notes = {}
+        changed = set(gone)
+        for path in sorted(changed, key=tree_key, reverse=True):
+            self.put(path, None)
+        for one in records:
+            if isinstance(one, Note):
+                self.notes[one.path] = one.code
+                # What was below is gone, or told of.
+                self._remove(one.path)
+        for one in records:
+            if not isinstance(one, Note) and not one.state.is_exactly(before := self.states.get(one.path)):
+                if before != one.state:
+                    changed.add(one.path)
+                # Copies: a listing goes as a whole then, and leaves no holes in memory that nothing else fits in.
+                self.put(memoryview(one.path).tobytes(), State.packed(one.state))
         self.is_complete = True
+        return changed.union(path for path, _ in noted ^ self.notes.items())
 
     def take(self, paths: Iterable[Path], records: Iterable[Record], above: Iterable[Record]) -> None:
         """What stands at `paths` and below, from a listing of just these that came to its end.
@@ -68,43 +72,36 @@ class Picture:
         """
         asked = list(paths)
         found = {record.path: record for record in above}
-        for path in above_of(asked):
-            record = found.get(path)
-            if isinstance(record, Note) or record is None or record.state.kind is not Kind.DIR:
-                self._drop(path)
+        no_folders = {path for path in above_of(asked) if not _is_folder(found.get(path))}
+        self._drop(no_folders)
         self._add(found.values())
-        for path in asked:
-            self._drop(path)
+        self._drop(set(asked))
         self._add(records)
         # What went on between the two looks leaves no folder above; the next look tells.
-        for path in asked:
-            if any((entry := self.entries.get(one)) is None or not entry.is_dir for one in above_of({path})):
-                self._drop(path)
+        self._drop({path for path in asked if not all(map(self._has_folder, above_of({path})))})
 
     def put(self, path: Path, state: State | None) -> None:
         """What stands at one path now. Below what is no folder nothing stands."""
-        if state is None or state.kind is not Kind.DIR:
+        if state is None or not state.is_dir:
             for one in self.below(path):
                 self._remove(one)
         if state is None:
             self._remove(path)
             return
-        if path not in self.entries:
+        if path not in self.states:
             self._children[parent_of(path)] += 1
         self.states[path] = state
-        self.entries[path] = entry_of(state)
 
     def below(self, path: Path) -> list[Path]:
         """What stands below a path."""
         if not self._children[path]:
             return []
-        prefix = path + b"/"
-        return [one for one in self.entries if one.startswith(prefix)]
+        return list(below({path}, self.states))
 
     def listing(self) -> Listing:
         """As the planner takes it. Not a copy: it changes with this."""
         ignored = frozenset(path for path, code in self.notes.items() if code == _IGNORED)
-        return Listing(self.entries, ignored, frozenset(self.notes) - ignored, self.is_complete)
+        return Listing(self.states, ignored, frozenset(self.notes) - ignored, self.is_complete)
 
     def settled(self) -> Listing:
         """The same without what was only changing: that is no reason to halt."""
@@ -119,15 +116,20 @@ class Picture:
         """Paths that are left alone because they cannot be told, and why."""
         return {path: code for path, code in self.notes.items() if code not in (_IGNORED, "vanished")}
 
-    def _drop(self, path: Path) -> None:
-        self.put(path, None)
-        prefix = path + b"/"
-        for one in [one for one in self.notes if one == path or one.startswith(prefix)]:
-            del self.notes[one]
+    def _has_folder(self, path: Path) -> bool:
+        state = self.states.get(path)
+        return state is not None and state.is_dir
+
+    def _drop(self, paths: set[Path]) -> None:
+        """Know nothing of these, and of what is below."""
+        folders = {path for path in paths if self._children[path]}
+        for path in (*below(folders, self.states), *paths) if folders else paths:
+            self._remove(path)
+        for path in [path for path in self.notes if not paths.isdisjoint(ancestors(path))] if paths else ():
+            del self.notes[path]
 
     def _remove(self, path: Path) -> None:
-        if self.entries.pop(path, None) is not None:
-            del self.states[path]
+        if self.states.pop(path, None) is not None:
             self._children[parent_of(path)] -= 1
 
     def _add(self, records: Iterable[Record]) -> None:
@@ -138,25 +140,38 @@ class Picture:
                 self.put(record.path, record.state)
 
 
+def _is_folder(record: Record | None) -> bool:
+    return record is not None and not isinstance(record, Note) and record.state.is_dir
+
+
+def below(folders: Collection[Path], paths: Iterable[Path]) -> Iterator[Path]:
+    """Those of `paths` that are below any of the folders."""
+    if len(folders) > _FEW_FOLDERS:
+        wanted = frozenset(folders)
+        return (path for path in paths if not wanted.isdisjoint(ancestors(parent_of(path))))
+    beginnings = tuple(folder + b"/" for folder in folders)
+    return (path for path in paths if path.startswith(beginnings))
+
+
 def above_of(paths: Iterable[Path]) -> list[Path]:
     """Every folder above any of the paths, from the top."""
     return sorted({above for path in paths for above in ancestors(parent_of(path))}, key=tree_key)
 
 
-def scope_of(paths: Iterable[Path], *sides: Mapping[Path, Entry]) -> set[Path]:
+def scope_of(paths: Iterable[Path], *sides: Mapping[Path, State]) -> set[Path]:
     """`paths`, everything above them, and everything below them on any side: what a decision about them depends on."""
     asked = set(paths)
     scope = {above for path in asked for above in ancestors(path)}
     for side in sides:
-        folders = tuple(path + b"/" for path in asked if (entry := side.get(path)) is not None and entry.is_dir)
+        folders = {path for path in asked if (state := side.get(path)) is not None and state.is_dir}
         if folders:
-            scope.update(path for path in side if path.startswith(folders))
+            scope.update(below(folders, side))
     return scope
 
 
-def within(entries: Mapping[Path, Entry], scope: Iterable[Path]) -> dict[Path, Entry]:
-    """The entries at the paths of a scope."""
-    return {path: entry for path in scope if (entry := entries.get(path)) is not None}
+def within(states: Mapping[Path, State], scope: Iterable[Path]) -> dict[Path, State]:
+    """The states at the paths of a scope."""
+    return {path: state for path in scope if (state := states.get(path)) is not None}
 
 
 def part_of(listing: Listing, scope: Iterable[Path]) -> Listing:

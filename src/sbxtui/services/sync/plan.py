@@ -14,19 +14,19 @@ from sbxtui.services.sync.model import (
     DIR,
     Change,
     Difference,
-    Entry,
     Listing,
     Mode,
     Op,
     Path,
     Plan,
     Side,
+    State,
     ancestors,
     parent_of,
     tree_key,
 )
 
-Base = Mapping[Path, Entry]
+Base = Mapping[Path, State]
 
 
 def plan(base: Base, local: Listing, guest: Listing, mode: Mode) -> Plan:
@@ -51,11 +51,11 @@ class _Node:
     """One path: what stands there, and what shall."""
 
     path: Path
-    base: Entry | None
-    local: Entry | None
-    guest: Entry | None
-    local_goal: Entry | None = None
-    guest_goal: Entry | None = None
+    base: State | None
+    local: State | None
+    guest: State | None
+    local_goal: State | None = None
+    guest_goal: State | None = None
     is_conflict: bool = False
     is_frozen: bool = False
     is_survivor: bool = False
@@ -78,7 +78,7 @@ class _Planner:
     local: Listing
     guest: Listing
     mode: Mode
-    agreed: dict[Path, Entry | None] = field(default_factory=dict)
+    agreed: dict[Path, State | None] = field(default_factory=dict)
 
     def plan(self) -> Plan:
         nodes = sorted(self._nodes(), key=lambda node: tree_key(node.path))
@@ -102,9 +102,9 @@ class _Planner:
         ignored = self.local.ignored | self.guest.ignored
         unknown = self.local.unknown | self.guest.unknown
         base, local, guest = self.base, self.local.entries, self.guest.entries
-        for path in base.keys() | local.keys() | guest.keys():
+        for path in _each_once(base, local, guest):
             was, here, there = base.get(path), local.get(path), guest.get(path)
-            if was == here == there:
+            if was is here is there or was == here == there:
                 continue
             if not ignored.isdisjoint(ancestors(path)):
                 if was is not None:
@@ -114,21 +114,20 @@ class _Planner:
 
     def _fit_together(self, nodes: list[_Node]) -> None:
         """From the leaves up: what stays somewhere needs folders above it, and nothing stands below a file."""
-        holds = {
-            Side.LOCAL: _parents_of_what_is_left_alone(self.local, self.guest),
-            Side.GUEST: _parents_of_what_is_left_alone(self.guest, self.local),
-        }
+        held_here = _parents_of_what_is_left_alone(self.local, self.guest)
+        held_there = _parents_of_what_is_left_alone(self.guest, self.local)
         for node in reversed(nodes):
-            is_held = {side: node.path in paths for side, paths in holds.items()}
-            if _would_stand_below_a_file(node, is_held):
+            is_held_here, is_held_there = node.path in held_here, node.path in held_there
+            if _is_file(node.local_goal, is_held_here) or _is_file(node.guest_goal, is_held_there):
                 node.freeze()
                 node.is_conflict = True
             elif not node.is_conflict:
-                _keep_as_folder(node, is_held)
+                _keep_as_folder(node, is_held_here, is_held_there)
+            above = parent_of(node.path)
             if node.local_goal is not None:
-                holds[Side.LOCAL].add(parent_of(node.path))
+                held_here.add(above)
             if node.guest_goal is not None:
-                holds[Side.GUEST].add(parent_of(node.path))
+                held_there.add(above)
 
     def _note_agreement(self, nodes: Iterable[_Node]) -> None:
         for node in nodes:
@@ -137,12 +136,19 @@ class _Planner:
                 self.agreed[node.path] = node.local
 
 
+def _each_once(base: Base, local: Mapping[Path, State], guest: Mapping[Path, State]) -> Iterator[Path]:
+    """Every path of any side; a set of all of them would be as large as a side."""
+    yield from base
+    yield from (path for path in local if path not in base)
+    yield from (path for path in guest if path not in base and path not in local)
+
+
 def _decide(node: _Node, mode: Mode) -> None:
     """What one path shall be on each side, as if it stood alone."""
     if mode is Mode.MIRROR:
         node.local_goal, node.guest_goal = node.local, node.local
         return
-    is_local_changed, is_guest_changed = (not _same(side, node.base) for side in (node.local, node.guest))
+    is_local_changed, is_guest_changed = not _same(node.local, node.base), not _same(node.guest, node.base)
     if _same(node.local, node.guest):
         winner = node.local
     elif not (is_local_changed and is_guest_changed):
@@ -160,14 +166,14 @@ def _decide(node: _Node, mode: Mode) -> None:
     node.guest_goal = node.guest if mode is Mode.PUSH and is_from_guest else goal
 
 
-def _same(one: Entry | None, other: Entry | None) -> bool:
+def _same(one: State | None, other: State | None) -> bool:
     """Whether two states are equal but for the executable bit."""
-    if one is None or other is None:
+    if one is None or other is None or one is other:
         return one is other
     return one.has_content_of(other)
 
 
-def _with_merged_bit(winner: Entry | None, node: _Node) -> Entry | None:
+def _with_merged_bit(winner: State | None, node: _Node) -> State | None:
     """The winner with the executable bit that was changed last; a bit and a content changed apart do not conflict."""
     if winner is None or node.local is None or node.guest is None or node.local.kind is not node.guest.kind:
         return winner
@@ -176,16 +182,16 @@ def _with_merged_bit(winner: Entry | None, node: _Node) -> Entry | None:
     return winner.with_executable(node.local.is_executable if is_local_changed else node.guest.is_executable)
 
 
-def _would_stand_below_a_file(node: _Node, is_held: Mapping[Side, bool]) -> bool:
-    goals = ((node.local_goal, is_held[Side.LOCAL]), (node.guest_goal, is_held[Side.GUEST]))
-    return any(held and goal is not None and not goal.is_dir for goal, held in goals)
+def _is_file(goal: State | None, is_held: bool) -> bool:
+    """Whether what holds something shall be no folder."""
+    return is_held and goal is not None and not goal.is_dir
 
 
-def _keep_as_folder(node: _Node, is_held: Mapping[Side, bool]) -> None:
+def _keep_as_folder(node: _Node, is_held_here: bool, is_held_there: bool) -> None:
     """A folder that was to go stays, or returns, where something stays in it."""
-    if is_held[Side.LOCAL] and node.local_goal is None:
+    if is_held_here and node.local_goal is None:
         node.local_goal = DIR
-    if is_held[Side.GUEST] and node.guest_goal is None:
+    if is_held_there and node.guest_goal is None:
         node.guest_goal = DIR
         node.is_kept = node.guest == DIR
 
@@ -210,17 +216,17 @@ def _parents_of_what_is_left_alone(own: Listing, other: Listing) -> set[Path]:
 
 def _steps(side: Side, nodes: list[_Node]) -> Iterator[Change]:
     """The steps of one side: first what stands in the way, then what is made, then what goes, deepest first."""
-    states = [(node, *_state(side, node)) for node in nodes]
-    changed = [(node.path, now, goal) for node, now, goal in states if now != goal]
-    in_the_way = {path + b"/" for path, now, goal in changed if now == DIR and goal is not None}
+    all_moves = ((node.path, *_state(side, node)) for node in nodes)
+    moves = [(path, now, goal) for path, now, goal in all_moves if now is not goal and now != goal]
+    in_the_way = {path for path, now, goal in moves if _is_in_the_way(now, goal)}
     late: list[Change] = []
     early: list[Change] = []
     making: list[Change] = []
-    for path, now, goal in changed:
-        is_flip = now is not None and goal is not None and DIR in (now, goal)
+    for path, now, goal in moves:
+        is_flip = now is not None and goal is not None and now.is_dir is not goal.is_dir
         if now is not None and (goal is None or is_flip):
             removal = Change(side, Op.RMDIR if now.is_dir else Op.DELETE, path, None, now)
-            is_early = is_flip or any(one + b"/" in in_the_way for one in ancestors(parent_of(path)))
+            is_early = is_flip or not in_the_way.isdisjoint(ancestors(parent_of(path)))
             (early if is_early else late).append(removal)
         if goal is not None:
             making.append(Change(side, _making(now, goal), path, goal, None if is_flip else now))
@@ -229,11 +235,16 @@ def _steps(side: Side, nodes: list[_Node]) -> Iterator[Change]:
     yield from reversed(late)
 
 
-def _state(side: Side, node: _Node) -> tuple[Entry | None, Entry | None]:
+def _is_in_the_way(now: State | None, goal: State | None) -> bool:
+    """Whether a folder gives its place to something else."""
+    return now is not None and goal is not None and now.is_dir and not goal.is_dir
+
+
+def _state(side: Side, node: _Node) -> tuple[State | None, State | None]:
     return (node.local, node.local_goal) if side is Side.LOCAL else (node.guest, node.guest_goal)
 
 
-def _making(now: Entry | None, goal: Entry) -> Op:
+def _making(now: State | None, goal: State) -> Op:
     if goal.is_dir:
         return Op.MKDIR
     if now is not None and now.has_content_of(goal):

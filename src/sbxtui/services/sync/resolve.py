@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from sbxguest.tree import Outcome, Source, State
+from sbxguest.tree import Outcome, Source
 from sbxguest.tree.entry import new_digest
 from sbxtui.core.errors import Conflict, Unsupported
 from sbxtui.core.text import counted, harmless_line
@@ -17,7 +17,7 @@ from sbxtui.guest.tree import Step
 from sbxtui.services.sync.compare import MAX_TEXT_BYTES, content_here, content_there
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.mergefile import common_version, merged_text
-from sbxtui.services.sync.model import Change, Difference, Entry, Kind, Mode, OnConflict, Op, Path, Side
+from sbxtui.services.sync.model import Change, Difference, Kind, Mode, OnConflict, Op, Path, Side, State
 from sbxtui.services.sync.pair import Outcomes, Pair
 from sbxtui.services.sync.picture import part_of, scope_of, within
 from sbxtui.services.sync.plan import plan
@@ -42,13 +42,13 @@ async def resolve(
         outcomes: Of what was done before in the same call.
     """
     loser = pair.there if winner is Side.LOCAL else pair.local
-    scope = scope_of({path}, pair.base, pair.local.entries, pair.there.entries)
+    scope = scope_of({path}, pair.base, pair.local.states, pair.there.states)
     base = within(pair.base, scope)
     for one in scope:
         if one == path or one.startswith(path + b"/"):
             # As if the loser had changed nothing.
             base.pop(one, None)
-            if (entry := loser.entries.get(one)) is not None:
+            if (entry := loser.states.get(one)) is not None:
                 base[one] = entry
     mode = Mode.PUSH if winner is Side.LOCAL else Mode.TWO_WAY
     local, there = part_of(pair.local.listing(), scope), part_of(pair.there.listing(), scope)
@@ -83,7 +83,7 @@ async def keep_both(pair: Pair, intake: Intake, path: Path) -> Outcomes:
     Raises:
         Unsupported: The sandbox's version is no file or link. SbxError: The sandbox does not answer.
     """
-    entry, outcomes = pair.there.entries.get(path), Outcomes()
+    entry, outcomes = pair.there.states.get(path), Outcomes()
     if entry is None or entry.is_dir:
         raise Unsupported(
             f"the sandbox has no file at `{_line(path)}` that could be kept beside this machine's",
@@ -100,7 +100,7 @@ async def keep_both(pair: Pair, intake: Intake, path: Path) -> Outcomes:
     return await resolve(pair, intake, path, Side.LOCAL, outcomes=outcomes)
 
 
-async def _copy_there(pair: Pair, path: Path, copy: Path, entry: Entry) -> bool:
+async def _copy_there(pair: Pair, path: Path, copy: Path, entry: State) -> bool:
     """Give the sandbox's version a second name there; False if it is another one by now."""
     size_bytes = size_of(pair.there.states.get(path))
     change = Change(Side.GUEST, _making(entry), copy, entry, None)
@@ -110,7 +110,7 @@ async def _copy_there(pair: Pair, path: Path, copy: Path, entry: Entry) -> bool:
     if result.outcome is not Outcome.DONE:
         return False
     stamp = result.state.stamp if result.state is not None else None
-    pair.there.put(copy, State(entry.kind, entry.content, entry.is_executable, stamp))
+    pair.there.put(copy, entry.with_stamp(stamp))
     return True
 
 
@@ -120,7 +120,7 @@ def _free_name(pair: Pair, path: Path) -> Path:
     stem, dot, ending = name.rpartition(b".")
     if not stem:
         stem, dot, ending = name, b"", b""
-    taken = (pair.local.entries, pair.there.entries, pair.local.notes, pair.there.notes)
+    taken = (pair.local.states, pair.there.states, pair.local.notes, pair.there.notes)
     number = 1
     while True:
         word = _COPY_WORD if number == 1 else b"%s-%d" % (_COPY_WORD, number)
@@ -131,7 +131,7 @@ def _free_name(pair: Pair, path: Path) -> Path:
         number += 1
 
 
-def _making(entry: Entry) -> Op:
+def _making(entry: State) -> Op:
     return Op.PUT if entry.kind is Kind.FILE else Op.LINK
 
 
@@ -151,13 +151,15 @@ async def merge(pair: Pair, intake: Intake, path: Path) -> Outcomes:
     if _digest(mine) != local.content or _digest(theirs) != guest.content:
         outcomes.moved_on.add(path)
         return outcomes
-    before = await asyncio.to_thread(intake.trashed, base.content, MAX_TEXT_BYTES)
+    before = await asyncio.to_thread(pair.ancestors.text, base.content)
+    if before is None:
+        before = await asyncio.to_thread(intake.trashed, base.content, MAX_TEXT_BYTES)
     if before is None:
         before = await common_version(pair.folder.root.path, path, base.content)
     if before is None:
         raise Unsupported(
             f"what both sides began with at `{_line(path)}` is not kept, so it cannot be merged",
-            hint="git has it only if it was committed or staged; decide for one side, or both",
+            hint="it is kept where conflicts are merged by themselves, or in git; decide for one side, or both",
         )
     text, conflicts = await merged_text(mine, before, theirs)
     if conflicts:
@@ -166,7 +168,7 @@ async def merge(pair: Pair, intake: Intake, path: Path) -> Outcomes:
             hint="decide for one side, or both",
         )
     bit = local.is_executable if local.is_executable != base.is_executable else guest.is_executable
-    goal = Entry(Kind.FILE, _digest(text), bit)
+    goal = State(Kind.FILE, _digest(text), bit)
     change = Change(Side.LOCAL, Op.CHMOD if goal.has_content_of(local) else Op.PUT, path, goal, local)
     if goal != local:
         await pair.write_here(change, text, intake, outcomes, word=_WORD)
@@ -175,7 +177,7 @@ async def merge(pair: Pair, intake: Intake, path: Path) -> Outcomes:
     return await resolve(pair, intake, path, Side.LOCAL, outcomes=outcomes)
 
 
-def _files(conflict: Difference) -> tuple[Entry, Entry, Entry]:
+def _files(conflict: Difference) -> tuple[State, State, State]:
     sides = (conflict.local, conflict.base, conflict.guest)
     files = [one for one in sides if one is not None and one.kind is Kind.FILE]
     if len(files) != len(sides):

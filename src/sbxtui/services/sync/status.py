@@ -37,8 +37,10 @@ class Status:
     Attributes:
         words: Why it is halted, offline or without hints.
         halts: The codes of the reasons it is halted for.
+        seen: Entries of this machine that were found so far, while all of it is looked at.
         pending: Changes that are still to be carried over.
         pushed, pulled, sent_bytes: Changes made there and here since this process acts on it, and the content sent.
+        scans, overflows: Looks at everything, and how often hints were lost so that one was due.
         decided: Conflicts that were decided as somebody had said beforehand.
         problems: Paths that are left alone, and the word for why; `failed` those of them that the sandbox refused.
         lags_s: From the first hint of a change to its being in the sandbox, the last of them.
@@ -48,12 +50,14 @@ class Status:
     words: str = ""
     halts: tuple[str, ...] = ()
     entries: int = 0
+    seen: int = 0
     pending: int = 0
     sent_bytes: int = 0
     pushed: int = 0
     pulled: int = 0
     decided: int = 0
     scans: int = 0
+    overflows: int = 0
     last_scan_at_s: float = 0.0
     trouble: str = ""
     conflicts: tuple[Path, ...] = ()
@@ -69,12 +73,14 @@ class Status:
             "reason": self.words,
             "halts": list(self.halts),
             "entries": self.entries,
+            "seen": self.seen,
             "pending": self.pending,
             "pushed": self.pushed,
             "pulled": self.pulled,
             "decided": self.decided,
             "sent_bytes": self.sent_bytes,
             "scans": self.scans,
+            "overflows": self.overflows,
             "last_scan_age_s": round(time.time() - self.last_scan_at_s, 1) if self.last_scan_at_s else None,
             "watch_trouble": self.trouble,
             "conflict_count": len(self.conflicts),

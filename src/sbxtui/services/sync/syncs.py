@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
 
-from sbxtui.core.errors import Conflict, NotFound, StoreError, TimedOut, UsageError
+from sbxtui.core.errors import Conflict, NotFound, StoreError, TimedOut
 from sbxtui.core.model import Registration, SandboxId
 from sbxtui.home import Home
 from sbxtui.identity import own_identity
@@ -25,8 +23,9 @@ from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.leftovers import STAGE_SUFFIX, clear_beside, sweep
 from sbxtui.services.sync.link import LiveLink
-from sbxtui.services.sync.model import Mode, OnConflict
+from sbxtui.services.sync.model import Mode
 from sbxtui.services.sync.pair import ACCEPT_DELETES, ACCEPT_LARGE, Pair
+from sbxtui.services.sync.spec import SyncSpec
 from sbxtui.services.sync.status import LinkState, Status, tells_more, way_out
 from sbxtui.services.sync.views import ConflictView
 from sbxtui.services.sync.watch import EVERYTHING
@@ -42,41 +41,6 @@ _LOOK_EVERY_S = 1.0
 _FLUSH_TIMEOUT_S = 600.0
 _END_TIMEOUT_S = 20.0
 _END_POLL_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class SyncSpec:
-    """What a link keeps equal.
-
-    Attributes:
-        root: The folder of this machine, absolute.
-        to: The folder of the sandbox; empty for its work folder.
-        mode: Which way changes go.
-        on_conflict: What becomes of conflicts.
-    """
-
-    root: str
-    to: str
-    mode: Mode
-    on_conflict: OnConflict = OnConflict.STOP
-
-    def as_row(self) -> dict[str, object]:
-        """As a link's row has it."""
-        return {"root": self.root, "to": self.to, "mode": self.mode.value, "on_conflict": self.on_conflict.value}
-
-    @classmethod
-    def of(cls, link: Link) -> SyncSpec:
-        """Of a link's row.
-
-        Raises:
-            StoreTooNew: It has a newer sbx's word.
-        """
-        said = link.spec
-        try:
-            mode, on_conflict = Mode(said.get("mode", "push")), OnConflict(said.get("on_conflict", "stop"))
-        except ValueError as exc:
-            raise link.too_new() from exc
-        return cls(str(said["root"]), str(said.get("to", "")), mode, on_conflict)
 
 
 class Syncs:
@@ -144,13 +108,10 @@ class Syncs:
         return link
 
     async def run(self, row: Registration, link: Link, on_status: OnStatus) -> Status:
-        """Act on a link of ours until somebody wants it stopped, or this is cancelled; what is known of it is kept.
-
-        Returns:
-            How it was at its end.
+        """Act on a link of ours until somebody wants it stopped, or this is cancelled; returns how it was at its end.
 
         Raises:
-            SbxError: It cannot go on.
+            SbxError: It cannot go on; what is known of it is kept.
         """
         owner = str(own_identity())
         try:
@@ -161,6 +122,8 @@ class Syncs:
                     intake=intake,
                     on_conflict=SyncSpec.of(link).on_conflict,
                     explain=partial(self._guests.explain, row),
+                    listens_s=self._guests.unnoticed_s(row),
+                    runs=partial(self._guests.runs, row),
                 )
                 live.pause(link.wanted is Wanted.PAUSED)
                 try:
@@ -195,8 +158,12 @@ class Syncs:
                     live.stop()
                     return
                 live.pause(found.wanted is Wanted.PAUSED)
-                if live.status.state is LinkState.HALTED and pair.is_outdated:
-                    live.compare_again()
+                if pair.is_outdated:
+                    if live.status.state is LinkState.HALTED:
+                        live.compare_again()
+                    elif pair.undecided:
+                        # Somebody may have decided them: what is told of them is not to stand until the next save.
+                        live.hint(pair.undecided)
 
     @asynccontextmanager
     async def opened(self, row: Registration, spec: SyncSpec) -> AsyncIterator[Pair]:
@@ -377,18 +344,6 @@ class Syncs:
 def _key(context: str, sandbox_id: SandboxId) -> str:
     """What the names of all files of a link begin with."""
     return hashlib.sha256(f"{context}\0{sandbox_id}".encode()).hexdigest()[:20]
-
-
-def local_root(text: str) -> str:
-    """The folder a person names, as links keep it: absolute, without links in its path.
-
-    Raises:
-        UsageError: There is no folder there.
-    """
-    root = os.path.realpath(text)
-    if not FilePath(root).is_dir():
-        raise UsageError(f"{text} is no folder on this machine", hint="name a folder that is there")
-    return root
 
 
 def halted(name: str, status: Status) -> Conflict:

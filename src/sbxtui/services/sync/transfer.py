@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from sbxguest.tree import Op as WireOp
 from sbxguest.tree import Outcome, Result, Source, State
@@ -16,12 +17,12 @@ from sbxtui.guest.tree import GuestTree, Step
 from sbxtui.services.sync.ahead import one_ahead
 from sbxtui.services.sync.folder import Folder, SmallFiles
 from sbxtui.services.sync.model import Change, Op, Path
-from sbxtui.services.sync.picture import state_of
 
 # A batch takes effect at its end, and one that is cut is sent again.
 BATCH_OPS = 2_000
 _BATCH_BYTES = 16 * 1024 * 1024
 _CONTENT_MISSING = "content_missing"
+_GONE_KEPT = 10_000
 # A file that was changed after it was looked at: the next look finds it.
 _MAKING = frozenset({Op.MKDIR, Op.PUT, Op.LINK, Op.CHMOD})
 CHANGED_MEANWHILE = "changed_meanwhile"
@@ -35,6 +36,31 @@ class Made:
     result: Result | None
 
 
+def reached(change: Change, found: State | None) -> State | None:
+    """What stands at a path after a change was made there: what was wanted, with the stamp it got."""
+    if change.entry is None:
+        return None
+    if found == change.entry:
+        return found
+    return change.entry.with_stamp(None if found is None else found.stamp)
+
+
+class Gone:
+    """Contents that lately went from the sandbox's folder, and where they were: its trash has them still.
+
+    Of what moves, the old name may be seen to be gone some time before the new one is there.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[bytes, Path] = {}
+
+    def note(self, changes: Iterable[Change]) -> None:
+        """These were made."""
+        self.places.update(_contents_that_go(changes))
+        for content in tuple(islice(self.places, max(0, len(self.places) - _GONE_KEPT))):
+            del self.places[content]
+
+
 class Upload:
     """Carries changes over to the sandbox.
 
@@ -42,12 +68,16 @@ class Upload:
         folder: Where contents come from.
         guest: Where they go.
         on_bytes: Called with how many bytes of content went out.
+        gone: What need not be sent, for the sandbox has it.
     """
 
-    def __init__(self, folder: Folder, guest: GuestTree, on_bytes: Callable[[int], None] = lambda count: None) -> None:
+    def __init__(
+        self, folder: Folder, guest: GuestTree, on_bytes: Callable[[int], None], gone: Mapping[bytes, Path]
+    ) -> None:
         self._folder = folder
         self._guest = guest
         self._on_bytes = on_bytes
+        self._gone = gone
 
     async def batches(
         self, changes: Sequence[Change], local: Mapping[Path, State], there: Mapping[Path, State]
@@ -62,7 +92,7 @@ class Upload:
         Raises:
             SbxError: The sandbox does not answer, or is another one. What was yielded is done; the rest may be.
         """
-        moved = _contents_that_go(changes)
+        moved = {**self._gone, **_contents_that_go(changes)}
         before, making, after = _parts(changes)
         for batch in in_batches(before, local):
             yield await self._make(batch, local, there, moved)
@@ -171,13 +201,16 @@ class Upload:
         have = await self._guest.blob(digest)
         if have.is_complete:
             return True
-        pieces = self._counted(self._folder.pieces(path, size_bytes, start=have.offset))
+        pieces = self._counted(self._folder.pieces(path, size_bytes, start=have.offset, may_end=True))
         try:
             have = await self._guest.upload_blob(digest, pieces, offset=have.offset, size_bytes=size_bytes)
         except Conflict as exc:
             if exc.details.get("guest_code") in ("boot_changed", "root_changed"):
                 raise
             return False
+        if not have.is_complete:
+            # The file is another one by now, and nobody will send the rest.
+            await self._guest.drop_blob(digest, have.offset)
         return have.is_complete
 
     async def _counted(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -202,7 +235,7 @@ def _parts(changes: Sequence[Change]) -> tuple[list[Change], list[Change], list[
 
 def size_of(state: State | None) -> int:
     """How long the content of a state is, as far as that is known."""
-    return state.stamp.size_bytes if state is not None and state.stamp is not None else 0
+    return 0 if state is None else state.size_bytes
 
 
 def wire_op(
@@ -215,11 +248,14 @@ def wire_op(
 ) -> WireOp:
     """A change as an operation. `there` is what stands on its side: with the stamp, the other end need not read it."""
     seen = there.get(change.path)
-    expect = None
-    if change.expect is not None:
-        expect = seen if seen is not None and seen.is_same(state_of(change.expect)) else state_of(change.expect)
-    goal = None if change.entry is None else state_of(change.entry)
+    expect = seen if seen == change.expect else _bare(change.expect)
+    goal = _bare(change.entry)
     return WireOp(change.op, change.path, goal, expect, size_bytes, source, known_path)
+
+
+def _bare(state: State | None) -> State | None:
+    """A state without the stamp of another machine, or of before."""
+    return None if state is None else state.with_stamp(None)
 
 
 def _source(change: Change, size_bytes: int, moved: Mapping[bytes, Path]) -> Source:

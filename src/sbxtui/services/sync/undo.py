@@ -12,14 +12,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from sbxguest.tree import Outcome, Result, Source, Stamp, State
 from sbxtui.guest.tree import Step as GuestStep
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Kind, Mode, Op, Path, Side
 from sbxtui.services.sync.pair import Outcomes, Pair
-from sbxtui.services.sync.picture import entry_of
 from sbxtui.services.sync.transfer import BATCH_OPS, CHANGED_MEANWHILE, size_of, wire_op
 from sbxtui.store.ancestors import Agreed, Batch, Step
 
@@ -116,14 +114,12 @@ def _source_of(change: Change) -> Source:
 
 def _as_elsewhere(state: State) -> State:
     """The same on the other side: of its stamp only the size is known there, which proves nothing."""
-    return replace(state, stamp=Stamp(size_of(state), 0, 0, 0, is_racy=True))
+    return state.with_stamp(Stamp(size_of(state), 0, 0, 0, is_racy=True))
 
 
 def _inverse(step: Step) -> Change:
     """What undoes a step."""
-    side, path, before, after = step.side, step.path, step.before, step.after
-    goal = None if before is None else entry_of(before)
-    now = None if after is None else entry_of(after)
+    side, path, goal, now = step.side, step.path, step.before, step.after
     if goal is None:
         op = Op.RMDIR if now is not None and now.is_dir else Op.DELETE
     elif goal.is_dir:

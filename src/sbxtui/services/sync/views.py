@@ -12,6 +12,7 @@ from sbxtui.core.text import harmless_line, short_size
 from sbxtui.services.sync.model import Change, Op, Path
 from sbxtui.services.sync.review import may_run
 from sbxtui.services.sync.status import LinkState, shown
+from sbxtui.services.sync.transfer import size_of
 from sbxtui.store.ancestors import Dispute
 from sbxtui.store.links import Link, Wanted
 
@@ -137,8 +138,7 @@ class ChangeView:
     def of(cls, change: Change, source: Mapping[Path, State]) -> ChangeView:
         """Of a step, and what stands where its content comes from."""
         word = _WORDS.get(change.op) or ("new" if change.expect is None else "edited")
-        seen = source.get(change.path)
-        size_bytes = seen.stamp.size_bytes if change.op is Op.PUT and seen is not None and seen.stamp is not None else 0
+        size_bytes = size_of(source.get(change.path)) if change.op is Op.PUT else 0
         return cls(change.path, word, size_bytes, change.entry is not None and may_run(change.path))
 
     @property

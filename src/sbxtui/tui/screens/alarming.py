@@ -9,7 +9,9 @@ from textual import on, work
 from textual.message import Message
 
 from sbxtui.core.errors import SbxError
+from sbxtui.core.life import CAP
 from sbxtui.core.text import harmless_line
+from sbxtui.core.troubles import is_good_news
 from sbxtui.tui.screens.moving import Moving
 
 # What terminals show as a notification of the system, or ring for.
@@ -19,9 +21,11 @@ _TELLERS = {"osc9": "\x1b]9;{words}\x07", "osc777": "\x1b]777;notify;sbx;{words}
 class Alarm(Message):
     """Something is wrong somewhere, in harmless words."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, words: str, *, severity: str = "warning", is_cap: bool = False) -> None:
         super().__init__()
         self.words = words
+        self.severity = severity
+        self.is_cap = is_cap
 
 
 class Alarming(Moving):
@@ -32,16 +36,31 @@ class Alarming(Moving):
         """Tell of trouble as it comes, in whichever sandbox."""
         try:
             alarms = await asyncio.to_thread(lambda: self.services.alarms)
-            async with aclosing(alarms.follow()) as troubles:
-                async for _event, words in troubles:
-                    self.post_message(Alarm(words))
+            async with alarms.looking(), aclosing(alarms.follow()) as troubles:
+                async for event, words in troubles:
+                    severity = "information" if is_good_news(event) else "warning"
+                    self.post_message(Alarm(words, severity=severity, is_cap=event.kind == CAP))
         except SbxError as exc:
             self.post_message(Alarm(f"trouble is not heard of any more: {exc.message}"))
+
+    def do_clients(self) -> None:
+        """Show the agents that are connected."""
+        # Who never looks does not wait for what it needs.
+        from sbxtui.services.clients import ClientDesk
+        from sbxtui.tui.screens.clients import ClientsScreen
+
+        if not self.is_open:
+            self.tell("the store is not open yet", "warning")
+            return
+        desk = ClientDesk(self.settings.home, self.services.clients, self.services.actor)
+        self.app.push_screen(ClientsScreen(desk, is_read_only=self.settings.ui.read_only))
 
     @on(Alarm)
     def alarmed(self, message: Alarm) -> None:
         """Show it, and have the terminal say so."""
-        self.tell(message.words, "warning")
+        save = self.keymap.get("save_work")
+        offer = f"; {save.shown_key} saves them here" if message.is_cap and save is not None else ""
+        self.tell(message.words + offer, message.severity)
         template = _TELLERS.get(self.settings.watch.notify, "")
         driver = self.app._driver
         if template and driver is not None:

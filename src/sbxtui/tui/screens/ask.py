@@ -28,6 +28,7 @@ class AskScreen(Enduring, ModalScreen[str | None]):
         check: What is wrong with a value; empty when nothing is.
         hint: Shown while nothing is typed.
         suggester: Completes what is typed; right arrow takes it.
+        is_hidden: Whether what is typed is shown as dots.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,6 +45,7 @@ class AskScreen(Enduring, ModalScreen[str | None]):
         check: Callable[[str], str] = lambda value: "" if value else "nothing yet",
         hint: str = "",
         suggester: Suggester | None = None,
+        is_hidden: bool = False,
     ) -> None:
         super().__init__()
         self.ask_title = harmless_line(title)
@@ -52,12 +54,20 @@ class AskScreen(Enduring, ModalScreen[str | None]):
         self._check = check
         self._hint = hint
         self._suggester = suggester
+        self._is_hidden = is_hidden
 
     def compose(self) -> ComposeResult:
         with Vertical(id="ask", classes="dialog") as dialog:
             dialog.border_title = Content(self.ask_title)
             dialog.border_subtitle = "enter does it · esc cancels"
-            yield Input(self._value, placeholder=self._hint, id="ask-line", compact=True, suggester=self._suggester)
+            yield Input(
+                self._value,
+                placeholder=self._hint,
+                password=self._is_hidden,
+                id="ask-line",
+                compact=True,
+                suggester=self._suggester,
+            )
             yield Static("", id="ask-says", markup=False)
 
     def on_mount(self) -> None:

@@ -24,6 +24,11 @@ from sbxtui.tui.widgets.picker import Picker
 from sbxtui.tui.words import size_text
 
 _ALLOW = "allow"
+# What a local sandbox may be asked to have at the least.
+_TIERS = {
+    "gvisor": "gVisor: a kernel of its own in user space",
+    "bubblewrap": "namespaces: on this machine's kernel",
+}
 _EXAMPLE_RULE = "example.com:443"
 
 
@@ -35,6 +40,7 @@ class Wish:
     memory_mib: int = 0
     network: str = ""
     idle_s: int = 0
+    isolation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class CreateScreen(Enduring, ModalScreen[Wish | None]):
         self._ground = ground
         self._default_mib = ground.memory_mib if ground.memory_mib in MEMORY_SIZES_MIB else DEFAULT_MEMORY_MIB
         # Made here, not in compose: it may be told as soon as this is the screen, before its widgets are there.
-        self._isolation = Static(_isolation_words(ground.isolation), id="create-isolation", markup=False)
+        self._isolation = Picker(isolation_choices(ground), id="create-isolation")
 
     def compose(self) -> ComposeResult:
         ground = self._ground
@@ -99,7 +105,7 @@ class CreateScreen(Enduring, ModalScreen[Wish | None]):
 
     def tell_isolation(self, isolation: str) -> None:
         """Say how it will be isolated, which is known only once the cloud runs."""
-        self._isolation.update(_isolation_words(isolation))
+        self._isolation.call_choice("", _isolation_words(isolation))
 
     @on(Input.Changed)
     @on(Picker.Changed)
@@ -141,6 +147,7 @@ class CreateScreen(Enduring, ModalScreen[Wish | None]):
             memory_mib=0 if self._ground.image and picked == self._default_mib else picked,
             network=network,
             idle_s=int(self._value("idle")),
+            isolation=self._value("isolation"),
         )
 
     def _problem(self) -> str:
@@ -171,12 +178,21 @@ def _isolation_words(isolation: str) -> str:
     return harmless_line(isolation) or "told once the local cloud runs"
 
 
+def isolation_choices(ground: Ground) -> list[tuple[str, str]]:
+    """What can be asked for here, what a sandbox gets by itself first."""
+    by_itself = [("", _isolation_words(ground.isolation))]
+    if ground.context.kind is ContextKind.AWS:
+        return by_itself
+    return [*by_itself, *((tier, f"{words}, or none is made") for tier, words in _TIERS.items())]
+
+
 def command_line(wish: Wish) -> str:
     """The command line that makes the same sandbox."""
     words = ["sbx", "create", *([wish.name] if wish.name else [])]
     words += ["--memory", str(wish.memory_mib)] if wish.memory_mib else []
     words += ["--network", wish.network] if wish.network else []
     words += ["--idle", str(wish.idle_s)] if wish.idle_s else []
+    words += ["--isolation", wish.isolation] if wish.isolation else []
     return shlex.join(words)
 
 

@@ -1,12 +1,15 @@
-"""What each action does: asks where something could be lost, then hands over to the background."""
+"""What each action does: asks where something could be lost, then hands over to the background.
+
+Dialogs are imported where they are opened: the first frame would wait for them.
+"""
 
 from __future__ import annotations
 
-import json
 from itertools import count
+from typing import TYPE_CHECKING
 
-from sbxtui.core.documents import inspected_json
 from sbxtui.core.errors import UsageError
+from sbxtui.core.isolation import NO_SHORTFALL
 from sbxtui.core.model import Sandbox, SandboxRecord
 from sbxtui.core.names import check_name
 from sbxtui.core.text import harmless_line
@@ -16,13 +19,14 @@ from sbxtui.tui.messages import LeaveAsked
 from sbxtui.tui.notes import Note
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.operations import can_resume, can_suspend
-from sbxtui.tui.screens.ask import AskScreen
-from sbxtui.tui.screens.confirm import ConfirmScreen
-from sbxtui.tui.screens.create import CreateScreen, Ground, Wish
 from sbxtui.tui.screens.telling import Telling
-from sbxtui.tui.themes import HIGHLIGHTING, MONO_THEME, next_theme
+from sbxtui.tui.tabs.base import Tab
+from sbxtui.tui.themes import HIGHLIGHTING, REVERSING_THEMES, next_theme
 from sbxtui.tui.widgets.bars import StatusBar
 from sbxtui.tui.words import error_text, names_text, shown_name, state_text
+
+if TYPE_CHECKING:
+    from sbxtui.tui.screens.create import Wish
 
 
 class Doing(Telling):
@@ -31,6 +35,7 @@ class Doing(Telling):
     def __init__(self, first_look: FirstLook) -> None:
         super().__init__(first_look)
         self.isolation = ""
+        self.shortfall = NO_SHORTFALL
         self._numbers = count(1)
 
     @property
@@ -43,6 +48,8 @@ class Doing(Telling):
         if self.fleet.context is None:
             self.tell("the store is not open yet", "warning")
             return
+        from sbxtui.tui.screens.create import CreateScreen, Ground
+
         settings = self.services.settings
         ground = Ground(
             self.fleet.context,
@@ -80,6 +87,7 @@ class Doing(Telling):
         owned = [one for one in targets if one.is_tracked]
         if not owned:
             return
+        from sbxtui.tui.screens.confirm import ConfirmScreen
 
         def answered(is_yes: bool | None) -> None:
             if is_yes:
@@ -108,7 +116,9 @@ class Doing(Telling):
         self.look_up(selected.id, is_asked=True)
 
     def do_explain(self) -> None:
-        """Why the selected one is as it is, else why nothing is known, else what failed last; with its remedy."""
+        """Why the selected one is as it is, else why nothing is known, else what failed last; with its remedy. Where
+        nothing did: why new ones are not isolated more strongly.
+        """
         selected = self.fleet.selected
         failure = self.fleet.failure_of(selected) if selected is not None else None
         if failure is not None and selected is not None:
@@ -118,6 +128,8 @@ class Doing(Telling):
         elif self.last_error is not None:
             at, doing, error = self.last_error
             self.open_page(f"{doing}, {at.astimezone():%H:%M:%S}", error_text(error))
+        elif self.shortfall.words:
+            self.open_page("Why new sandboxes are not isolated more strongly", self.shortfall.words)
         else:
             self.tell("nothing failed so far")
 
@@ -127,6 +139,7 @@ class Doing(Telling):
         if selected is None or not selected.is_tracked:
             self.tell("only what has a name here can be renamed: a adopts it", "warning")
             return
+        from sbxtui.tui.screens.ask import AskScreen
 
         def answered(name: str | None) -> None:
             if name:
@@ -143,6 +156,7 @@ class Doing(Telling):
         if selected is None or selected.is_tracked or not selected.id:
             self.tell("it has a name already; R renames it" if selected else "there is nothing to adopt", "warning")
             return
+        from sbxtui.tui.screens.ask import AskScreen
 
         def answered(name: str | None) -> None:
             if name is not None:
@@ -154,7 +168,9 @@ class Doing(Telling):
     def do_theme(self) -> None:
         """Switch to the next theme, and keep to it unless something else says which one."""
         self.app.theme = next_theme(self.app.theme)
-        self.set_class(self.app.theme == MONO_THEME, "-mono")
+        self.set_class(self.app.theme in REVERSING_THEMES, "-reversing")
+        for tab in self.query(Tab):
+            tab.rethemed()
         name = self.app.theme.removeprefix("sbx-")
         if self.app.no_color:
             self.tell(f"theme {name}, until you leave: NO_COLOR asks for mono")
@@ -174,6 +190,7 @@ class Doing(Telling):
         if not works:
             self.post_message(LeaveAsked())
             return
+        from sbxtui.tui.screens.confirm import ConfirmScreen
 
         def answered(is_yes: bool | None) -> None:
             if is_yes:
@@ -206,6 +223,10 @@ class Doing(Telling):
 
     def show_record(self, sandbox: Sandbox, record: SandboxRecord) -> None:
         """Open the page with a record as JSON."""
+        import json
+
+        from sbxtui.core.documents import inspected_json
+
         document = json.dumps(inspected_json(sandbox, record), indent=2, ensure_ascii=False)
         self.open_page(f"{shown_name(sandbox)} · record", document)
 

@@ -13,12 +13,10 @@ from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Context
 from sbxtui.tui import clock
 from sbxtui.tui.actions import Action
-from sbxtui.tui.helptext import help_text
 from sbxtui.tui.keymap import Keymap
 from sbxtui.tui.messages import ContextAsked, ContextsSeen
 from sbxtui.tui.opening import FirstLook
-from sbxtui.tui.screens.choose import ChooseScreen
-from sbxtui.tui.screens.doing import Doing
+from sbxtui.tui.screens.living import Living
 from sbxtui.tui.widgets.bars import context_words
 from sbxtui.tui.words import shown_name, why_text
 
@@ -26,11 +24,15 @@ if TYPE_CHECKING:
     from sbxtui.tui.app import Dashboard
 
 
-class Helping(Doing):
+class Helping(Living):
     """A screen whose keys are those of a keymap."""
 
     def __init__(self, first_look: FirstLook, keymap: Keymap) -> None:
         super().__init__(first_look)
+        self.take_keymap(keymap)
+
+    def take_keymap(self, keymap: Keymap) -> None:
+        """Let keys do from now on what a keymap says."""
         self.keymap = keymap
         self._bindings = BindingsMap(keymap.bindings())
 
@@ -49,6 +51,8 @@ class Helping(Doing):
 
     def do_help(self) -> None:
         """Show every key, those that work here first."""
+        from sbxtui.tui.helptext import help_text
+
         self.open_page("Help", help_text(self.keymap, self.actions_here()))
 
     def do_palette(self) -> None:
@@ -64,6 +68,8 @@ class Helping(Doing):
         if not choices:
             self.tell("there is nothing to copy", "warning")
             return
+        from sbxtui.tui.screens.choose import ChooseScreen
+
         texts = {key: text for key, _, text in choices}
 
         def chosen(key: str | None) -> None:
@@ -135,6 +141,8 @@ class Helping(Doing):
 
     def choose_context(self, contexts: Sequence[Context]) -> None:
         """Let the person choose; another one opens in place of this screen."""
+        from sbxtui.tui.screens.choose import ChooseScreen
+
         current = self.fleet.context.name if self.fleet.context is not None else ""
         choices = [(one.name, context_words(one), _context_kind(one)) for one in contexts]
 

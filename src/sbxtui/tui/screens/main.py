@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.geometry import Size
 from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
+from sbxtui.core.isolation import NO_SHORTFALL, Shortfall
 from sbxtui.core.model import SandboxId, SandboxRecord
 from sbxtui.tui import clock, messages
+from sbxtui.tui.compositor import LineCompositor
 from sbxtui.tui.fleet import key_of
-from sbxtui.tui.keymap import Keymap
+from sbxtui.tui.keymap import Keymap, keymap_of
 from sbxtui.tui.opening import FirstLook
-from sbxtui.tui.screens.alarming import Alarming
-from sbxtui.tui.screens.confirm import ConfirmScreen
-from sbxtui.tui.screens.create import CreateScreen
-from sbxtui.tui.tabs.base import View
-from sbxtui.tui.tabs.shell import ShellTab
-from sbxtui.tui.themes import MONO_THEME
+from sbxtui.tui.screens.sparking import Sparking
+from sbxtui.tui.tabs.base import Tab, View
+from sbxtui.tui.tabs.registry import all_actions
+from sbxtui.tui.themes import REVERSING_THEMES
 from sbxtui.tui.widgets.bars import Header, KeyBar, StatusBar
 from sbxtui.tui.widgets.panes import DetailPane, FilterInput, FleetPane
 from sbxtui.tui.widgets.table import FleetTable
 from sbxtui.tui.words import names_text, shown_name
 
 _DETAIL_REST_S = 0.3
+_VERBS = {
+    "suspending": "stop",
+    "resuming": "start",
+    "removing": "remove",
+    "forking": "fork",
+    "copying": "snapshot",
+    "restoring": "restore",
+    "giving": "secret",
+    "taking": "secret",
+    "renaming": "rename",
+    "adopting": "adopt",
+    "keeping awake": "keep-awake",
+    "budgeting": "budget",
+}
 
 
-class MainScreen(Alarming):
+class MainScreen(Sparking):
     """Everything on one screen; `do` is the one entry of every key, click and palette line."""
 
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  # textual declares it so
@@ -40,37 +57,47 @@ class MainScreen(Alarming):
         (0, "-flat"),
         (10, "-short"),
         (15, "-tall"),
+        (30, "-roomy"),
     ]
 
     def __init__(self, first_look: FirstLook, keymap: Keymap, *, is_looked: bool) -> None:
         super().__init__(first_look, keymap)
+        self._compositor = LineCompositor()
         self._is_looked = is_looked
         self.record: SandboxRecord | None = None
         self._is_watching = False
         self._awaited_name = ""
 
     def compose(self) -> ComposeResult:
+        # Textual says them after a first layout only, which would be for nothing.
+        self.add_class(*_classes_at(self.app.size))
         yield Header(id="header")
         with Container(id="body"):
             yield FleetPane(self.fleet, id="fleet")
-            yield DetailPane(id="detail")
+            yield DetailPane(self._filled, id="detail")
         yield FilterInput(id="filter")
         yield StatusBar(id="status")
         yield KeyBar(id="keys")
         yield Static("sbx needs a screen of at least 40 columns and 10 lines", id="too-small", markup=False)
 
     def on_mount(self) -> None:
-        self.set_class(self.app.theme == MONO_THEME, "-mono")
-        self.query_one(FleetTable).focus()
+        self.set_class(self.app.theme in REVERSING_THEMES, "-reversing")
+        # At once: what was typed before may go elsewhere by now.
+        self.set_focus(self.query_one(FleetTable))
         self._show_keys()
-        for problem in self.keymap.problems:
-            self.tell(problem, "warning")
         if self._is_looked:
             self._opened(self.first_look)
         else:
             self.draw()
             self.open_again()
         self.set_interval(1.0, self._tick)
+
+    def _filled(self) -> None:
+        """All tabs are there, and so are all keys."""
+        self.take_keymap(keymap_of(all_actions(), self.settings))
+        for problem in self.keymap.problems:
+            self.tell(problem, "warning")
+        self._show_keys()
 
     # What workers tell.
 
@@ -85,8 +112,11 @@ class MainScreen(Alarming):
         if self.fleet.context is None or message.inventory.context.name != self.fleet.context.name:
             # An answer of the context that was looked at before.
             return
+        from sbxtui.tui.screens.create import CreateScreen
+
         is_news = message.isolation != self.isolation
         self.isolation = message.isolation
+        self._note_shortfall(message.shortfall)
         if isinstance(dialog := self.app.screen, CreateScreen):
             dialog.tell_isolation(message.isolation)
         if self.fleet.take(message.inventory, is_cached=False) or is_news:
@@ -94,6 +124,12 @@ class MainScreen(Alarming):
             self.draw()
         else:
             self.query_one(FleetPane).tick()
+
+    def _note_shortfall(self, shortfall: Shortfall) -> None:
+        """Told once, where there is something to mend; what is merely not installed is told to who asks."""
+        if shortfall != self.shortfall and shortfall.is_fault:
+            self.tell(f"new sandboxes get a weaker isolation: {shortfall.words}", "warning")
+        self.shortfall = shortfall
 
     @on(messages.Progress)
     def progressed(self, message: messages.Progress) -> None:
@@ -116,6 +152,8 @@ class MainScreen(Alarming):
     @on(messages.LossesSeen)
     def losses_seen(self, message: messages.LossesSeen) -> None:
         """Say in the dialog what would be ended, if that still is what it asks."""
+        from sbxtui.tui.screens.confirm import ConfirmScreen
+
         dialog = self.app.screen
         if isinstance(dialog, ConfirmScreen) and dialog.about is message.targets:
             dialog.tell_more(message.lines)
@@ -129,11 +167,11 @@ class MainScreen(Alarming):
         # Suspending says when the platform will end it: that is worth the line.
         more = good[0].words.removeprefix(message.done).lstrip("; ") if len(good) == 1 else ""
         words += [more] if more else []
-        words += [f"{len(bad)} failed"] if bad else []
-        self.end_work(message.work, ": ".join(words), "warn" if bad else "good")
+        failed = [f"{_verb_of(message.work)} {names_text([one.name for one in bad])} failed"] if bad else []
+        self.end_work(message.work, "; ".join([": ".join(words)] * bool(words) + failed), "warn" if bad else "good")
         keys = {shown_name(one): key_of(one) for one in message.targets}
         for one in good:
-            self.fleet.failures.pop(keys.get(one.name, ""), None)
+            self.fleet.forget_failure(keys.get(one.name, ""))
         for one in bad:
             assert one.error is not None
             self.failed(_verb_of(message.work), one.error, [keys[one.name]] if one.name in keys else [])
@@ -157,7 +195,7 @@ class MainScreen(Alarming):
 
     def last_output(self) -> str:
         """What the last command printed in the selected sandbox."""
-        return self.query_one(ShellTab).last_output()
+        return next((said for tab in self.query(Tab) if (said := tab.last_output())), "")
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A worker that failed as no service promises: keep a report, tell, and go on."""
@@ -206,6 +244,7 @@ class MainScreen(Alarming):
         self.query_one(FleetTable).focus()
 
     def on_resize(self) -> None:
+        self.keep_focus()
         self.query_one(Header).show(self.fleet, self.isolation, is_read_only=self.keymap.is_read_only)
 
     def on_app_focus(self) -> None:
@@ -232,15 +271,16 @@ class MainScreen(Alarming):
             self._is_watching = True
             self.follow()
             self.follow_alarms()
+            self.follow_cpu()
             self.query_one(DetailPane).opened()
 
     def change_context(self, look: FirstLook) -> None:
         """Show another context, once its look is over."""
-        for group in ("watch", "alarms", "record", "open"):
+        for group in ("watch", "alarms", "cpu", "record", "open"):
             self.workers.cancel_group(self, group)
         self.first_look = look
         self.fleet.reset()
-        self.isolation, self.record = "", None
+        self.isolation, self.shortfall, self.record = "", NO_SHORTFALL, None
         self._is_watching = False
         self.draw()
         self.open_again()
@@ -265,7 +305,7 @@ class MainScreen(Alarming):
         """Draw everything as it is now."""
         self.query_one(Header).show(self.fleet, self.isolation, is_read_only=self.keymap.is_read_only)
         self.query_one(StatusBar).set_marks(len(self.fleet.marks))
-        self.query_one(FleetPane).show(self.first_look.error, self.isolation)
+        self.query_one(FleetPane).show(self.first_look.error, self.isolation, self.keymap.key_to)
         self._draw_detail()
         if self.has() is not self._told_has and self.is_current:
             self._show_keys()
@@ -277,10 +317,20 @@ class MainScreen(Alarming):
         """Once a second: what is old gets older, what runs runs longer."""
         self.query_one(FleetPane).tick()
         self.query_one(StatusBar).tick()
+        self.query_one(Header).tick()
         for tab in self.query_one(DetailPane).shown_tabs():
             tab.tick()
 
 
+def _classes_at(size: Size) -> Iterator[str]:
+    """The classes of a terminal of that size."""
+    for length, breakpoints in (
+        (size.width, MainScreen.HORIZONTAL_BREAKPOINTS),
+        (size.height, MainScreen.VERTICAL_BREAKPOINTS),
+    ):
+        yield max(one for one in breakpoints if one[0] <= length)[1]
+
+
 def _verb_of(work: str) -> str:
     """What a piece of work does, from its name: `suspending-3`."""
-    return {"suspending": "stop", "resuming": "start", "removing": "remove"}.get(work.rpartition("-")[0], "it")
+    return _VERBS.get(work.rpartition("-")[0], "it")

@@ -22,6 +22,7 @@ class Moving(Helping):
 
     # What was there when the keys were said last.
     _told_has = Needs.NOTHING
+    _focused_last: Widget | None = None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action != "do":
@@ -132,7 +133,18 @@ class Moving(Helping):
             self.fleet.set_filter("")
         self.draw()
 
+    def keep_focus(self) -> None:
+        """A screen that was too small for a moment hid what had the focus: it gets it back with its place."""
+        if self.focused is None and self.is_current:
+            self.call_after_refresh(self._focus_again)
+
+    def _focus_again(self) -> None:
+        last = self._focused_last
+        if self.focused is None:
+            self.set_focus(last if last is not None and last.focusable else self.query_one(FleetTable))
+
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        self._focused_last = event.widget
         is_detail = self.query_one("#detail") in event.widget.ancestors_with_self
         self.set_class(is_detail, "-detail-front")
         box = self.query_one(FilterInput)

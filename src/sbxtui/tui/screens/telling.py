@@ -21,7 +21,6 @@ from sbxtui.tui.notes import Note, Notes
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.operations import Operations
 from sbxtui.tui.remembering import remember_theme
-from sbxtui.tui.screens.page import PageScreen
 
 
 class Telling(Operations):
@@ -59,6 +58,8 @@ class Telling(Operations):
 
     def open_page(self, title: str, text: str) -> None:
         """Show a page of text over the dashboard."""
+        from sbxtui.tui.screens.page import PageScreen
+
         self.app.push_screen(PageScreen(title, text, lambda shown: self.copy(shown, "the page")))
 
     @work(exclusive=True, group="lend", exit_on_error=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
@@ -29,7 +29,7 @@ ACTIONS = (
 )
 # So many events are kept here; older ones are in `sbx events`.
 MAX_EVENTS = 500
-_RESULT_WIDTH, _MIN_WITH_ACTOR = 8, 30
+_MIN_WITH_ACTOR = 30
 
 
 class ActivityTab(Tab):
@@ -137,7 +137,9 @@ class ActivityTab(Tab):
         is_all = self.is_all or self._subject is None
         shown = [one for one in self.changes if is_all or one.subject == self._subject]
         was_at_end = is_other or rows.cursor >= len(rows.rows) - 1
-        rows.show([_row(change, rows.size.width) for change in shown])
+        # No wider than what stands in them: the line is what people read.
+        widths = (_widest(one.result for one in shown), _widest(one.actor for one in shown))
+        rows.show([_row(change, rows.size.width, *widths) for change in shown])
         if was_at_end:
             rows.move_to(len(shown) - 1)
         failed, odd = sum(one.is_failure for one in shown), sum(one.is_odd for one in shown)
@@ -153,19 +155,23 @@ class ActivityTab(Tab):
         self._draw()
 
 
-def _row(change: Change, width: int) -> Row:
+def _widest(texts: Iterable[str]) -> int:
+    return max(map(cell_len, texts), default=0)
+
+
+def _row(change: Change, width: int, result_width: int, actor_width: int) -> Row:
     took = "" if change.took_s is None else f"{change.took_s:.1f}s"
     head = f"{change.at.astimezone():%H:%M:%S} "
     tone = "warn" if change.is_failure else "good" if change.result == "ok" else "busy"
-    room = max(0, width - 2 - len(head) - 1 - _RESULT_WIDTH - 7)
-    actor = fitted(change.actor, min(12, room // 3)) if room > _MIN_WITH_ACTOR else ""
+    room = max(0, width - 2 - len(head) - 1 - result_width - 7)
+    actor = fitted(change.actor, min(12, room // 3, actor_width)) if room > _MIN_WITH_ACTOR else ""
     room -= cell_len(actor) + 1
     words = f"  {change.words}" if change.words else ""
     return Row(
         str(change.seq),
         (
             (head, "muted"),
-            (fitted(change.result, _RESULT_WIDTH) + " ", tone),
+            (fitted(change.result, result_width) + " ", tone),
             (f"{took:>6} ", "muted"),
             (actor + " " if actor else "", "muted"),
             (fitted(change.line + words, max(0, room)), ""),

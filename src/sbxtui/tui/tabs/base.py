@@ -76,6 +76,9 @@ class Tab(Enduring, Vertical):
     def tick(self) -> None:
         """A second went by while in view."""
 
+    def rethemed(self) -> None:
+        """The theme is another one: what was coloured for the one before is to be coloured anew."""
+
     def first_inside(self) -> Widget:
         """What gets the focus when the tab does."""
         return self
@@ -87,6 +90,10 @@ class Tab(Enduring, Vertical):
     def busy_words(self) -> list[str]:
         """What of this tab's work leaving would cut off, in words."""
         return []
+
+    def last_output(self) -> str:
+        """What the last command printed in the selected sandbox; empty where the tab knows of none."""
+        return ""
 
     def title(self) -> str:
         """What the border says when this tab is pinned, besides its name; harmless."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import ClassVar
 
 from textual import events, on
@@ -14,6 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from sbxtui.core.model import Sandbox, SandboxState
+from sbxtui.core.paths import at_home
 from sbxtui.core.text import harmless_line
 from sbxtui.tui.actions import SANDBOXES, Action
 from sbxtui.tui.filetree import FileTree, Node, node_cells
@@ -150,6 +151,11 @@ class FilesTab(FileWork):
                 self.screen.set_focus(view)
             self._say()
 
+    def rethemed(self) -> None:
+        """Look into the same file again."""
+        if self.sandbox is not None and self.has_class("-viewing"):
+            self.look_into(self.sandbox, self.query_one(FileView).preview.path)
+
     @on(Transferred)
     def transferred(self, message: Transferred) -> None:
         """Say what became of a change, and list what it touched."""
@@ -221,6 +227,15 @@ class FilesTab(FileWork):
         if (found := self._target()) is not None:
             self._ask_download(*found)
 
+    def do_save_work(self) -> None:
+        """Ask where to copy all of the work folder to."""
+        sandbox = self.main.fleet.selected
+        if sandbox is None or not sandbox.is_tracked:
+            self.main.tell("no sandbox with a name is selected: nothing to save", "warning")
+            return
+        place = f"./{sandbox.name}-{PurePosixPath(sandbox.workdir).name}"
+        self._ask_download(sandbox, sandbox.workdir, place)
+
     def do_files_upload(self) -> None:
         """Ask what to copy into the folder of the cursor."""
         sandbox, folder = self.sandbox, self._folder()
@@ -229,7 +244,7 @@ class FilesTab(FileWork):
 
         def answered(source: str | None) -> None:
             if source:
-                self.upload(sandbox, str(Path(source).expanduser()), folder)
+                self.upload(sandbox, str(at_home(source)), folder)
 
         line = _line("cp", "-r", "{}", f"{sandbox.name}:{folder}/")
         self.app.push_screen(
@@ -287,16 +302,16 @@ class FilesTab(FileWork):
         else:
             self.main.do_back()
 
-    def _ask_download(self, sandbox: Sandbox, path: str) -> None:
+    def _ask_download(self, sandbox: Sandbox, path: str, place: str = "") -> None:
         def answered(target: str | None) -> None:
             if target:
-                self.download(sandbox, path, str(Path(target).expanduser()))
+                self.download(sandbox, path, str(at_home(target)))
 
         line = _line("cp", "-r", f"{sandbox.name}:{path}", "{}")
         # What is shown is what is written to: a name may hold what nobody sees.
         name = harmless_line(PurePosixPath(path).name)
         title = f"Download {name} to (what is there is replaced)"
-        self.app.push_screen(AskScreen(title, f"./{name}", line=line, suggester=LocalPaths()), answered)
+        self.app.push_screen(AskScreen(title, place or f"./{name}", line=line, suggester=LocalPaths()), answered)
 
     def _target(self) -> tuple[Sandbox, str] | None:
         node = self.node

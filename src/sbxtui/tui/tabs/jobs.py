@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -116,6 +117,8 @@ class JobsTab(JobWork):
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height >= 18, "-both")
         self.draw()
+        # A list that was not in sight beside the output has its width only then.
+        self.call_after_refresh(self.draw)
 
     # What workers tell.
 
@@ -277,8 +280,9 @@ class JobsTab(JobWork):
         """Draw the list as it is now."""
         rows = self.query_one("#joblist", RowList)
         width, now = max(20, rows.size.width - 2), clock.now()
-        rows.show([job_row(job, now, width) for job in self.jobs])
-        self.say("#jobs-head", f"  {head_text(width)}" if self.jobs else "")
+        authors = max((cell_len(harmless_line(job.actor)) for job in self.jobs), default=0)
+        rows.show([job_row(job, now, width, authors) for job in self.jobs])
+        self.say("#jobs-head", f"  {head_text(width, authors)}" if self.jobs else "")
         self._say()
 
     def _say(self) -> None:

@@ -14,14 +14,13 @@ from textual.message import Message
 from sbxtui.core.errors import SbxError
 from sbxtui.core.logs import LogLine, LogQuery, LogSource
 from sbxtui.core.model import Sandbox
-from sbxtui.tui.feeding import Pace
+from sbxtui.core.paths import at_home
+from sbxtui.tui.feeding import Bunches, Pace
 from sbxtui.tui.fleet import key_of
 from sbxtui.tui.tabs.watching import WatchingTab
 
 # Of what was said before, so many lines are asked for.
 TAIL_LINES = 2_000
-_BATCH_LINES = 500
-_BATCH_S = 0.05
 
 
 class LinesCame(Message):
@@ -54,7 +53,7 @@ class LogWork(WatchingTab):
     async def follow_lines(self, sandbox: Sandbox, source: LogSource, *, is_asked: bool) -> None:
         """Tell the lines of a sandbox for as long as it is selected."""
         key = key_of(sandbox)
-        batch: list[LogLine] = []
+        bunches = Bunches[LogLine](lambda lines: self.post_message(LinesCame(key, source, lines)))
         pace = Pace()
         query = LogQuery(source=source, tail=TAIL_LINES, is_following=True)
         try:
@@ -62,24 +61,21 @@ class LogWork(WatchingTab):
             logs = await asyncio.to_thread(lambda: self.services.logs)
             clouds = self.services.cloud_logs if source is not LogSource.GUEST else None
             lines = logs.lines(row, query, is_asked=is_asked) if clouds is None else clouds.lines(row, query)
-            began = perf_counter()
+            since = perf_counter()
             async with aclosing(lines):
                 async for line in lines:
-                    batch.append(line)
-                    if len(batch) >= _BATCH_LINES or perf_counter() - began > _BATCH_S or len(batch) == 1:
-                        self.post_message(LinesCame(key, source, batch))
-                        batch = []
-                        await pace.rest_after(began)
-                        began = perf_counter()
-            self.post_message(LinesCame(key, source, batch))
+                    bunches.add(line)
+                    since = await pace.rest_after_step(since)
+            bunches.flush()
         except SbxError as exc:
-            self.post_message(LinesCame(key, source, batch, exc))
+            bunches.flush()
+            self.post_message(LinesCame(key, source, (), exc))
 
     @work(group="save", exit_on_error=False)
     async def save_lines(self, path: str, lines: Sequence[str]) -> None:
         """Write lines into a new file."""
         try:
-            await asyncio.to_thread(_write, Path(path).expanduser(), lines)
+            await asyncio.to_thread(_write, at_home(path), lines)
         except OSError as exc:
             self.post_message(Saved(path, 0, exc.strerror or str(exc)))
         else:

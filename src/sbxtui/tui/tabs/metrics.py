@@ -16,10 +16,11 @@ from textual.message import Message
 from textual.widgets import Static
 
 from sbxtui.core.errors import SbxError
+from sbxtui.core.hours import cores_text
 from sbxtui.core.model import Sandbox, SandboxState
 from sbxtui.core.sparks import chart, in_columns, rates
 from sbxtui.core.text import harmless_line, short_age, short_size
-from sbxtui.core.usage import Usage
+from sbxtui.core.usage import RESTING, Usage
 from sbxtui.tui import clock
 from sbxtui.tui.actions import SANDBOXES
 from sbxtui.tui.fleet import key_of
@@ -140,6 +141,8 @@ class MetricsTab(WatchingTab):
             drawn = chart(columns, top=top, height=height)
             lines.append(f"{label:<{_LABEL_WIDTH}}{figure:<{_FIGURE_WIDTH}}{drawn[0]}")
             lines += [" " * (_LABEL_WIDTH + _FIGURE_WIDTH) + line for line in drawn[1:]]
+            if label == "cpu" and len(usage.core_percents) > 1:
+                lines.append(f"{'each core':<{_LABEL_WIDTH}}{cores_text(usage.core_percents)}")
         return [*lines, _others(usage)]
 
     @property
@@ -164,7 +167,7 @@ class MetricsTab(WatchingTab):
         if sandbox.state is not SandboxState.RUNNING:
             return f"{shown_name(sandbox)} is {state_text(sandbox.state)}{age}"
         if self._is_resting:
-            return f"{shown_name(sandbox)} is idle: asking would keep it awake{age}"
+            return f"{shown_name(sandbox)} is {RESTING}{age}"
         return f"the last {'hour' if self._span_s > _SPANS_S[0] else '5 minutes'}, now at the right{age}"
 
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from datetime import datetime
 from textwrap import wrap
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
 from sbxtui.core.life import BUDGET, CAP_TOLD, LIVED, bill_of, life_of, life_words
-from sbxtui.core.model import Sandbox, SandboxRecord
-from sbxtui.core.pricing import usd_text
+from sbxtui.core.model import ContextKind, Sandbox, SandboxRecord
+from sbxtui.core.pricing import CENT_USD, usd_text
 from sbxtui.core.text import harmless_line, reason_words, short_age
 from sbxtui.core.troubles import TOLD
 from sbxtui.tui import clock
@@ -30,7 +31,6 @@ from sbxtui.tui.words import (
     why_text,
 )
 
-_CENT = 0.01
 _LABEL_WIDTH = 11
 # Padding on both sides, and the scrollbar.
 _ASIDE_WIDTH = 3
@@ -60,6 +60,7 @@ class OverviewTab(Tab):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._shown: Content | None = None
+        self._told: tuple[list[tuple[str, str, str]], int] | None = None
         self._view: View | None = None
 
     def compose(self) -> ComposeResult:
@@ -74,22 +75,33 @@ class OverviewTab(Tab):
         """Show the sandbox under the cursor."""
         self._view = view
         sandbox = view.sandbox
-        if sandbox is None:
-            self._say(Content.styled("no sandbox is selected", "$sbx-muted"))
-            return
-        facts = facts_of(sandbox, view.fleet, view.record, clock.now())
+        facts = [] if sandbox is None else list(facts_of(sandbox, view.fleet, view.record, clock.now()))
         room = max(20, self.size.width - _ASIDE_WIDTH - _LABEL_WIDTH - 1)
-        self._say(Content("\n").join(_line(*fact, room) for fact in facts))
+        # Most looks tell nothing new.
+        if (facts, room) != self._told:
+            self._told = (facts, room)
+            lines = [_line(*fact, room) for fact in facts]
+            self._say(Content("\n").join(lines or [Content.styled("no sandbox is selected", "$sbx-muted")]))
 
     def on_resize(self) -> None:
+        self.tick()
+
+    def tick(self) -> None:
+        """Ages here are as the list's are."""
         if self._view is not None:
             self.show(self._view)
 
     def _say(self, content: Content) -> None:
-        # An update lays the whole screen out anew; most looks tell nothing new.
-        if content != self._shown:
-            self._shown = content
-            self.query_one("#facts", Static).update(content)
+        # Only another height has the whole screen laid out anew.
+        is_as_high = self._shown is not None and _height(content) == _height(self._shown) > 0
+        self._shown = content
+        self.query_one("#facts", Static).update(content, layout=not is_as_high)
+
+
+def _height(content: Content) -> int:
+    """Lines; 0 where wide characters may have made more of them."""
+    lines = content.plain.split("\n")
+    return len(lines) if all(cell_len(line) == len(line) for line in lines) else 0
 
 
 def facts_of(
@@ -117,8 +129,9 @@ def facts_of(
             "",
         ),
         ("endpoint", sandbox.endpoint or (record.endpoint if record else ""), ""),
-        ("ends", _end_words(record), ""),
+        ("ends", _end_words(record, fleet), ""),
         ("life", life_words(life_of(sandbox, ()), now), ""),
+        ("kept awake", fleet.awake.get(sandbox.id, ""), ""),
         *_cost_rows(sandbox, fleet, now),
         ("guest", str(sandbox.facts.get("guest_version") or ""), ""),
         ("labels", "  ".join(f"{key}={value}" for key, value in sandbox.labels.items()), ""),
@@ -150,12 +163,12 @@ def _cost_rows(sandbox: Sandbox, fleet: Fleet, now: datetime) -> Iterator[tuple[
     bill = bill_of(fleet.context, sandbox, (), now)
     budget = f", of a budget of {usd_text(bill.budget_usd)}" if bill.budget_usd is not None else ""
     guess = ", an estimate" * bill.cost.is_estimate
-    so_far = usd_text(bill.cost.so_far) if bill.cost.so_far >= _CENT else "less than a cent"
+    so_far = usd_text(bill.cost.so_far) if bill.cost.so_far >= CENT_USD else "less than a cent"
     words = f"{usd_text(bill.cost.per_hour)} an hour at the least, {so_far} so far{budget}{guess}"
     yield ("cost", words, "") if bill.is_paid else ("on AWS", f"it would cost {words}", "muted")
 
 
-def _end_words(record: SandboxRecord | None) -> str:
+def _end_words(record: SandboxRecord | None, fleet: Fleet) -> str:
     if record is None:
         return ""
     parts = []
@@ -165,7 +178,8 @@ def _end_words(record: SandboxRecord | None) -> str:
         )
     if record.max_duration_s:
         parts.append(f"ended {record.max_duration_s} s after its start at the latest")
-    return "; ".join(parts) or "only when removed"
+    is_local = fleet.context is None or fleet.context.kind is ContextKind.LOCAL
+    return "; ".join(parts) or ("only when removed" if is_local else "8 hours after it was created at the latest")
 
 
 def _line(label: str, value: str, tone: str, room: int) -> Content:

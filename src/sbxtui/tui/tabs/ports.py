@@ -68,6 +68,7 @@ class PortsTab(PortWork):
         """Another store may be open now."""
         super().opened()
         self.follow_news()
+        self.watch_ports()
 
     def turned(self) -> None:
         """Nothing is known of another one's ports yet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from textual import work
@@ -102,6 +102,13 @@ class PortWork(WatchingTab):
                 if news := [event for event in batch if event.kind == "port.listening"]:
                     self.post_message(PortsBegan(news))
 
+    @work(exclusive=True, group="port-watch", exit_on_error=False)
+    async def watch_ports(self) -> None:
+        """Have it noticed what begins to listen in any sandbox, for as long as the tab lives."""
+        services = self.services
+        with suppress(SbxError):
+            await services.port_desk.watch(services.context.name)
+
     @work(group="browser", exit_on_error=False)
     async def open_page(self, url: str) -> None:
         """Ask the browser this machine would choose for a page; whether there is one is not known.
@@ -111,7 +118,7 @@ class PortWork(WatchingTab):
         nowhere = asyncio.subprocess.DEVNULL
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "webbrowser", url),
+            *("-P", "-m", "webbrowser", url),
             stdin=nowhere,
             stdout=nowhere,
             stderr=nowhere,

@@ -313,7 +313,7 @@ class ShellTab(ShellWork):
             return console.hint
         if console.running is not None:
             parts.append(_running_words(console.running))
-        elif not console.transcript.blocks:
+        elif not (console.transcript.blocks or console.transcript.dropped):
             parts.append("nothing was run here yet")
         if console.waiting:
             parts.append(f"{len(console.waiting)} wait{'s' * (len(console.waiting) == 1)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from time import perf_counter
 
 from textual import work
@@ -17,15 +18,18 @@ from sbxtui.core.errors import Conflict, NotFound, SandboxEnded, SandboxNotFound
 from sbxtui.core.jobs import Job, JobExit, JobGap, JobOutput, TerminalSize
 from sbxtui.core.model import ExecResult, Registration, Sandbox
 from sbxtui.core.shells import Completion
-from sbxtui.core.text import harmless_line
+from sbxtui.core.text import harmless_line, short_size
 from sbxtui.tui import linehistory
 from sbxtui.tui.console import Console, Running
 from sbxtui.tui.endings import result_words
+from sbxtui.tui.feeding import Bunches, last_of
 from sbxtui.tui.tabs.watching import WatchingTab
 
 # Of lines that ended before somebody looked, so many are shown, with so much of what each said last.
 _PAST_LINES = 10
 _PAST_BYTES = 16 * 1024
+# Of what an interrupted line still says, so much is shown each time: a person waits for its end.
+_REST_BYTES = 64 * 1024
 _OVER = (SandboxEnded, SandboxNotFound, NotFound)
 
 
@@ -184,6 +188,7 @@ class ShellWork(WatchingTab):
     def interrupt(self, console: Console, running: Running) -> None:
         """Ctrl-C: interrupts at first, kills when that was not enough."""
         running.presses += 1
+        running.rest = running.rest or Bunches(partial(self._show_last, console, running))
         if running.stop is not None:
             running.stop()
         elif running.job is not None:
@@ -243,16 +248,31 @@ class ShellWork(WatchingTab):
     async def _show(self, console: Console, running: Running, channel: str, data: bytes) -> None:
         began = perf_counter()
         running.cursor += len(data)
+        if running.rest is not None:
+            running.rest.add((channel, data))
+        else:
+            self._print(console, running, channel, data)
+        await running.pace.rest_after(began)
+
+    def _show_last(self, console: Console, running: Running, pieces: Sequence[tuple[str, bytes]]) -> None:
+        last, left_out_bytes = last_of(pieces, _REST_BYTES)
+        running.left_out_bytes += left_out_bytes
+        for channel, data in last:
+            self._print(console, running, channel, data)
+
+    def _print(self, console: Console, running: Running, channel: str, data: bytes) -> None:
         was_full_screen = running.screen.is_full_screen
         lines = running.screen.lines_of(data)
         if lines and console.is_open(running):
             console.transcript.feed(channel, lines)
         if lines or running.screen.is_full_screen is not was_full_screen:
             self._tell(console)
-        await running.pace.rest_after(began)
 
     def _end(self, console: Console, running: Running, result: ExecResult, *, why: str = "") -> None:
+        running.flush()
         words = result_words(result, console.transcript.lines_with_rest)
+        if running.left_out_bytes:
+            words += f" · {short_size(running.left_out_bytes)} left out"
         kept = f" · the shell stays as it was: {why}" if why else ""
         console.finish(running, words + kept, is_failure=result.exit_code != 0)
         self._tell(console)

@@ -17,11 +17,13 @@ from sbxtui.tui import clock
 from sbxtui.tui.actions import SANDBOXES
 from sbxtui.tui.preview import NOTHING
 from sbxtui.tui.synclines import item_row, left_rows, state_lines
-from sbxtui.tui.tabs.syncasking import PATCH, SYNC, SyncAsking
+from sbxtui.tui.tabs.syncasking import ACTIONS, PATCH, SYNC, SyncAsking
 from sbxtui.tui.tabs.syncwork import LookedAt, Patched, SyncDone, SyncSeen
 from sbxtui.tui.widgets.fileview import VIEW, FileView
 from sbxtui.tui.widgets.rows import RowList
 from sbxtui.tui.words import shown_name, state_text
+
+__all__ = ["ACTIONS", "SyncTab"]
 
 if TYPE_CHECKING:
     from sbxtui.services.sync.desk import Found, Item
@@ -144,12 +146,19 @@ class SyncTab(SyncAsking):
             if message.error is not None:
                 self.main.failed("sync diff", message.error)
             return
+        is_same = self._shown_item == message.item
         self._shown_item = message.item
         view = self.query_one(FileView)
         view.show(message.preview)
         self.add_class("-viewing")
-        self.call_after_refresh(self.screen.set_focus, view)
+        if not is_same:
+            self.call_after_refresh(self.screen.set_focus, view)
         self.draw()
+
+    def rethemed(self) -> None:
+        """Show the same diff again."""
+        if self.sandbox is not None and self._shown_item is not None:
+            self.show_patch(self.sandbox, self._shown_item)
 
     @on(SyncDone)
     def done(self, message: SyncDone) -> None:

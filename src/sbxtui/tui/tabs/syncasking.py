@@ -6,11 +6,11 @@ import shlex
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import on
 
+from sbxtui.core.paths import at_home, is_folder
 from sbxtui.core.text import counted, harmless_line, short_age
 from sbxtui.tui.actions import Action
 from sbxtui.tui.screens.ask import AskScreen
@@ -101,7 +101,7 @@ class SyncAsking(SyncWork):
 
         def answered(folder: str | None) -> None:
             if folder:
-                self._ask_mode(sandbox, str(Path(folder).expanduser()))
+                self._ask_mode(sandbox, str(at_home(folder)))
 
         screen = AskScreen(
             f"Sync {sandbox.name} with",
@@ -322,7 +322,7 @@ class SyncAsking(SyncWork):
 def _folder_problem(text: str) -> str:
     if not text:
         return "nothing yet"
-    return "" if Path(text).expanduser().is_dir() else "there is no such folder here"
+    return "" if is_folder(at_home(text)) else "there is no such folder here"
 
 
 def _path(item: Item) -> str:

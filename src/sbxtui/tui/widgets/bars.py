@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 
 from rich.cells import cell_len
+from textual import on, work
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Static
 
-from sbxtui.core.model import Context, ContextKind
+from sbxtui.core.life import first_end_words, money_words
+from sbxtui.core.model import Context, ContextKind, Sandbox
 from sbxtui.core.pricing import least_usd_per_hour
 from sbxtui.core.text import harmless_line
+from sbxtui.tui import clock
 from sbxtui.tui.actions import Action
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.keymap import footer_actions
@@ -20,6 +27,10 @@ from sbxtui.tui.words import counts_text, is_isolated
 
 # How long the status line tells of what was done.
 _TOLD_S = 10.0
+_SUMMED_EVERY = timedelta(seconds=10)
+_FEW = 50
+# What all cost, the longest wording first, and which ends first.
+Sums = tuple[list[str], str]
 _ASIDE = re.compile(r" \([^()]*\)")
 
 
@@ -37,13 +48,35 @@ class Bar(Static):
             self.update(content, layout=False)
 
 
+class Summed(Message):
+    """What many cost was added up."""
+
+    def __init__(self, sums: Sums) -> None:
+        super().__init__()
+        self.sums = sums
+
+
 class Header(Bar):
-    """Where we are: context, isolation in words, counts, what is paid at the least, and how long machines live."""
+    """Where we are: context, isolation in words, counts, what is paid and was, and how long machines live."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._summed: Sums = ([], "")
+        self._summed_at: datetime | None = None
+        self._again: Callable[[], None] = lambda: None
+
+    def tick(self) -> None:
+        """A second went by: what is paid grows, and an end comes nearer."""
+        if any(self._summed) and self._is_due(clock.now()):
+            self._again()
 
     def show(self, fleet: Fleet, isolation: str, *, is_read_only: bool) -> None:
         """Draw it for the fleet's context."""
+        self._again = partial(self.show, fleet, isolation, is_read_only=is_read_only)
         limits = "read-only  " * is_read_only
         if fleet.context is None:
+            self._summed, self._summed_at = ([], ""), None
+            self.workers.cancel_group(self, "sum")
             self.say(Content.assemble((" sbx  ", "bold $sbx-key"), (limits, "bold $sbx-warn")))
             return
         place, tone = isolation_words(fleet.context, isolation)
@@ -54,9 +87,10 @@ class Header(Bar):
             place = _ASIDE.sub("", place)
         room = max(0, self.size.width - least - cell_len(place) - 1)
         facts = counts_text(fleet.all, room)
-        for fact in money_and_cap(fleet):
+        money, first_end = self._sum(fleet, fleet.context)
+        for wordings in money_and_life(fleet.context, fleet.all, money, first_end):
             # What does not fit is left out whole: half a price would be a wrong one.
-            facts += f"  {fact}" * (len(facts) + 2 + len(fact) <= room)
+            facts += next((f"  {one}" for one in wordings if one and len(facts) + 2 + len(one) <= room), "")
         self.say(
             Content.assemble(
                 (" sbx  ", "bold $sbx-key"),
@@ -69,17 +103,45 @@ class Header(Bar):
             )
         )
 
+    def _sum(self, fleet: Fleet, context: Context) -> Sums:
+        """Of many added up now and then only, and beside: with thousands of sandboxes a key would be echoed late."""
+        now = clock.now()
+        if len(fleet.all) <= _FEW:
+            self._summed, self._summed_at = _sums(context, fleet.all, now), now
+        elif self._is_due(now):
+            self._summed_at = now
+            self._sum_many(context, fleet.all, now)
+        return self._summed
 
-def money_and_cap(fleet: Fleet) -> list[str]:
-    """What the running sandboxes cost an hour at the least, and when the platform ends each; nothing where neither is.
+    def _is_due(self, now: datetime) -> bool:
+        return self._summed_at is None or now - self._summed_at >= _SUMMED_EVERY
 
-    A local cloud costs nothing and ends nothing.
+    @work(exclusive=True, group="sum", exit_on_error=False)
+    async def _sum_many(self, context: Context, sandboxes: Sequence[Sandbox], now: datetime) -> None:
+        self.post_message(Summed(await asyncio.to_thread(_sums, context, sandboxes, now)))
+
+    @on(Summed)
+    def summed(self, message: Summed) -> None:
+        """Tell it."""
+        if message.sums != self._summed:
+            self._summed = message.sums
+            self._again()
+
+
+def _sums(context: Context, sandboxes: Sequence[Sandbox], now: datetime) -> Sums:
+    return money_words(context, sandboxes, now), first_end_words(sandboxes, now)
+
+
+def money_and_life(context: Context, sandboxes: Sequence[Sandbox], money: list[str], first_end: str) -> list[list[str]]:
+    """What running costs an hour at the least, what all cost so far, and what ends first; wordings of each, or none.
+
+    A local cloud costs nothing: of it is told what the same would cost on AWS.
     """
-    if fleet.context is None or fleet.context.kind is not ContextKind.AWS:
-        return []
-    price = least_usd_per_hour(fleet.context, fleet.all)
+    price = least_usd_per_hour(context, sandboxes)
+    hourly = f"at least ${price:.2f}/h" if price is not None else ""
     # No machine of the platform lives longer than this, whatever it does.
-    return [*([f"at least ${price:.2f}/h"] if price is not None else []), "each ends after 8h"]
+    cap = "each ends after 8h" * (context.kind is ContextKind.AWS)
+    return [[hourly], money, [first_end or cap]]
 
 
 def context_words(context: Context) -> str:

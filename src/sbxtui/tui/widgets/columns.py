@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rich.cells import cell_len, set_cell_size
 
+from sbxtui.core.life import cost_now
 from sbxtui.core.model import Sandbox
+from sbxtui.core.pricing import Cost, cost_text
 from sbxtui.core.text import harmless_line
 from sbxtui.tui.fleet import Fleet
-from sbxtui.tui.words import age_text, isolation_word, network_text, shown_name, state_text, state_tone, why_text
+from sbxtui.tui.words import age_text, isolation_word, network_text, shown_name, state_text, why_text
 
 GUTTER_WIDTH = 4
 _GAP = 2
@@ -34,13 +37,17 @@ _AGE = Column("AGE", 4, 4, "age")
 _IMAGE = Column("IMAGE", 13, 18, "image,name")
 _NET = Column("NET", 9, 9, "")
 _ISOLATION = Column("ISOLATION", 10, 10, "")
+_CPU = Column("CPU 5MIN", 8, 8, "")
+_PER_HOUR = Column("PER HOUR", 8, 8, "")
+_SO_FAR = Column("SO FAR", 8, 8, "")
 _WHY = Column("WHY", 10, 0, "")
-ALL_COLUMNS = (_NAME, _STATE, _AGE, _IMAGE, _NET, _ISOLATION, _WHY)
+ALL_COLUMNS = (_NAME, _STATE, _AGE, _IMAGE, _NET, _ISOLATION, _CPU, _PER_HOUR, _SO_FAR, _WHY)
 # As width shrinks, columns go in this order; name and state never do.
-_HIDE_ORDER = ("WHY", "IMAGE", "NET", "ISOLATION", "AGE")
+_HIDE_ORDER = ("WHY", "CPU 5MIN", "PER HOUR", "IMAGE", "SO FAR", "NET", "ISOLATION", "AGE")
 # While something is wrong, why it is stays longest that fits; so many cells tell it.
-_HIDE_ORDER_WRONG = ("IMAGE", "NET", "WHY", "ISOLATION", "AGE")
+_HIDE_ORDER_WRONG = ("CPU 5MIN", "PER HOUR", "IMAGE", "SO FAR", "NET", "WHY", "ISOLATION", "AGE")
 _WRONG_WIDTH = 24
+_WRONG_ROWS = 100
 # Before a name is cut shorter than this, other columns go.
 _NAME_WIDTH = 16
 
@@ -59,9 +66,11 @@ def layout(width: int, name_width: int = 0, wrong_width: int = 0) -> list[Slot]:
 
     `wrong_width`: the cells of the longest reason of a row that needs one, 0 when all is well.
     """
-    why = replace(_WHY, min_width=max(_WHY.min_width, min(wrong_width, _WRONG_WIDTH)))
     room = width - _least([_NAME, _STATE]) + _NAME.min_width
     name = replace(_NAME, min_width=max(_NAME.min_width, min(name_width, _NAME_WIDTH, room)))
+    # Cut short, a reason still tells more than none.
+    beside = width - _least([name, _STATE, _AGE, _ISOLATION]) - _GAP
+    why = replace(_WHY, min_width=max(_WHY.min_width, min(wrong_width, _WRONG_WIDTH, beside)))
     columns = [name, *ALL_COLUMNS[1:-1], why]
     for hidden in _HIDE_ORDER_WRONG if wrong_width else _HIDE_ORDER:
         if _least(columns) <= width:
@@ -95,16 +104,28 @@ def cell_text(column: Column, sandbox: Sandbox, fleet: Fleet, now: datetime) -> 
             return network_text(sandbox)
         case "ISOLATION":
             return isolation_word(sandbox)
+        case "CPU 5MIN":
+            return fleet.cpu.get(sandbox.id, "")
+        case "PER HOUR":
+            return _cost_text(sandbox, fleet, now, lambda cost: cost.per_hour)
+        case "SO FAR":
+            return _cost_text(sandbox, fleet, now, lambda cost: cost.so_far)
         case _:
             failure = fleet.failure_of(sandbox)
             failed = f"{failure.doing} failed: {failure.error.message} (o)" if failure else ""
             return why_text(sandbox, fleet.last_seen_of(sandbox), now, failed)
 
 
+def _cost_text(sandbox: Sandbox, fleet: Fleet, now: datetime, part: Callable[[Cost], float]) -> str:
+    if fleet.context is None or not sandbox.is_tracked:
+        return ""
+    cost = cost_now(fleet.context, sandbox, now)
+    return cost_text(part(cost), cost)
+
+
 def wrong_width(fleet: Fleet, now: datetime) -> int:
-    """The cells of the longest reason among rows that ended, are not known, or on which something failed."""
-    wrong = (one for one in fleet.rows if fleet.failure_of(one) or state_tone(one.state) in ("warn", "gone"))
-    return max((cell_len(cell_text(_WHY, one, fleet, now)) for one in wrong), default=0)
+    """The cells of the longest reason among the first rows at which a person should look."""
+    return max((cell_len(cell_text(_WHY, one, fleet, now)) for one in fleet.wrong[:_WRONG_ROWS]), default=0)
 
 
 def fitted(text: str, width: int) -> str:

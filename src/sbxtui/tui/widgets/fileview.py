@@ -32,11 +32,13 @@ class FileView(ScrollView, can_focus=True):
         self.preview: Preview = NOTHING
 
     def show(self, preview: Preview) -> None:
-        """Show another one, from its start."""
+        """Show another one, from its start; the same one, in other colours, from where it is."""
+        is_same = (preview.path, preview.texts) == (self.preview.path, self.preview.texts)
         self.preview = preview
         widest = max((len(text) for text in preview.texts), default=0)
         self.virtual_size = Size(max(widest, self.size.width), len(preview.texts))
-        self.scroll_to(x=0, y=0, animate=False, force=True)
+        if not is_same:
+            self.scroll_to(x=0, y=0, animate=False, force=True)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:

@@ -1,16 +1,15 @@
-"""Shows a transcript: only visible lines are drawn, at most 15 times a second, and a paused view does not move."""
+"""Shows a transcript: only visible lines are drawn, seldom enough for the way to the eye, and a paused view stays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
@@ -18,7 +17,11 @@ from textual.timer import Timer
 from sbxtui.tui.actions import SANDBOXES, Action
 from sbxtui.tui.widgets.folds import Folds
 from sbxtui.tui.widgets.selecting import lit
+from sbxtui.tui.widgets.styled import StyledView
 from sbxtui.tui.widgets.transcript import Block, Kind, Line, Transcript
+
+if TYPE_CHECKING:
+    from sbxtui.tui.app import Dashboard
 
 OUTPUT = "output"
 OUTPUT_ACTIONS = (
@@ -38,11 +41,10 @@ OUTPUT_ACTIONS = (
     Action("output_stop", "ctrl+c", "stop", "", "Ends the running command.", 7, OUTPUT),
 )
 
-_PAINT_EVERY_S = 1 / 15
 _SIDEWAYS_CELLS = 16
 
 
-class OutputView(ScrollView, can_focus=True):
+class OutputView(StyledView, can_focus=True):
     """Follows the end until somebody scrolls up; then it holds on to a line number, not to a row of the screen.
 
     Args:
@@ -91,12 +93,15 @@ class OutputView(ScrollView, can_focus=True):
     def wake(self) -> None:
         """Say that the transcript changed; it is painted soon, and once for many calls."""
         if self._paint_timer is None and self.is_attached:
-            self._paint_timer = self.set_timer(_PAINT_EVERY_S, self._paint_now)
+            self._paint_timer = self.set_timer(cast("Dashboard", self.app).paint_every_s, self._paint_now)
 
-    def paint(self) -> None:
-        """Draw the transcript as it is now; a paused view keeps the line at its top."""
+    def paint(self, *, is_more_below: bool = False) -> None:
+        """Draw the transcript as it is now; a paused view keeps the line at its top.
+
+        `is_more_below`: what is on screen is as it was.
+        """
         folds = self.folds = Folds(self.transcript)
-        self.virtual_size = Size(max(self._widest, self.size.width), folds.rows)
+        self._grow(Size(max(self._widest, self.size.width), folds.rows))
         if self.is_following:
             self._top = folds.seq_at(max(0, folds.rows - self.size.height))
         self._top = max(self._top, self.transcript.first)
@@ -104,8 +109,9 @@ class OutputView(ScrollView, can_focus=True):
         # Forced: the scrollbar that would allow it appears only with the next layout.
         self.scroll_to(y=folds.row_of(self._top), animate=False, force=True)
         self._is_painting = False
-        # Scrolling by nothing draws nothing; at the cap the lines move while the offset stays.
-        self.refresh()
+        if not is_more_below:
+            # Scrolling by nothing draws nothing; at the cap the lines move while the offset stays.
+            self.refresh()
         self.post_message(self.Changed())
 
     @property
@@ -132,16 +138,16 @@ class OutputView(ScrollView, can_focus=True):
         width, row = self.size.width, self.scroll_offset.y + y
         line = self.transcript.line(self.folds.seq_at(row)) if row < self.folds.rows else None
         if line is None:
-            return Strip.blank(width, self.rich_style)
-        segments = [Segment(self._text_of(row), self._style(line))]
+            return Strip.blank(width, self._style("base"))
+        segments = [Segment(self._text_of(row), self._look(line))]
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(row)) is not None:
             look = self.screen.get_component_rich_style("screen--selection")
-            segments = lit(self._text_of(row), span, self._style(line), look)
+            segments = lit(self._text_of(row), span, self._look(line), look)
         strip = Strip(segments)
         self._widest = max(self._widest, strip.cell_length)
         x = self.scroll_offset.x
-        return strip.apply_offsets(0, row).crop_extend(x, x + width, self.rich_style)
+        return strip.apply_offsets(0, row).crop_extend(x, x + width, self._style("base"))
 
     @property
     def allow_select(self) -> bool:
@@ -285,7 +291,9 @@ class OutputView(ScrollView, can_focus=True):
 
     def _paint_now(self) -> None:
         self._paint_timer = None
-        self.paint()
+        is_kept = self._top >= self.transcript.first
+        is_full = self.top_row + self.size.height < self.folds.rows
+        self.paint(is_more_below=is_kept and is_full and not self.is_following)
 
-    def _style(self, line: Line) -> Style:
-        return self.get_component_rich_style(f"output--{line.kind.value}")
+    def _look(self, line: Line) -> Style:
+        return self._style(f"output--{line.kind.value}")

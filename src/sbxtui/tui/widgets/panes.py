@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -18,7 +19,8 @@ from sbxtui.tui.actions import FILTER
 from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.tabs.base import Tab, View
-from sbxtui.tui.tabs.registry import TABS
+from sbxtui.tui.tabs.registry import TABS, all_actions
+from sbxtui.tui.widgets.needs import NeedsView
 from sbxtui.tui.widgets.notice import Notice, notice_for
 from sbxtui.tui.widgets.table import FleetTable
 from sbxtui.tui.words import freshness_text, shown_name
@@ -47,12 +49,14 @@ class FleetPane(Enduring, Vertical):
     def compose(self) -> ComposeResult:
         yield FleetTable(self.fleet, id="table")
         yield Notice(id="notice")
+        yield NeedsView(id="needs")
 
-    def show(self, opening_error: SbxError | None, isolation: str) -> None:
-        """Draw the fleet as it is now."""
+    def show(self, opening_error: SbxError | None, isolation: str, key_to: Callable[[str], str]) -> None:
+        """Draw the fleet as it is now; `key_to` tells the key of an action by its id."""
         notice = notice_for(self.fleet, opening_error, isolation)
         self.query_one(Notice).say(notice)
         self.query_one(FleetTable).show()
+        self.query_one(NeedsView).show(self.fleet, key_to)
         self.set_class(not self.fleet.rows, "-empty")
         self._say_border()
 
@@ -76,12 +80,16 @@ class FleetPane(Enduring, Vertical):
 class DetailPane(Enduring, Vertical):
     """Tabs on the selected sandbox; their names stand in the border and can be clicked. One may be pinned below.
 
+    Args:
+        on_filled: Called once, when all tabs are there.
+
     Attributes:
         tabs: Those that are there: until `filled` is set, right after the first frame, only the first.
     """
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, on_filled: Callable[[], None], *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._on_filled = on_filled
         self.tabs: list[Tab] = [TABS[0].kind(id=TABS[0].id)]
         self.current = TABS[0].id
         self.pinned = ""
@@ -99,6 +107,7 @@ class DetailPane(Enduring, Vertical):
 
     async def _fill(self) -> None:
         """Make the tabs that the first frame does not show: it would wait for them as long as for all the rest."""
+        await asyncio.to_thread(all_actions)
         others = [spec.kind(id=spec.id) for spec in TABS[1:]]
         for tab in others:
             tab.display = False
@@ -110,6 +119,7 @@ class DetailPane(Enduring, Vertical):
                 tab.opened()
             if self._view is not None:
                 tab.show(self._view)
+        self._on_filled()
         self.filled.set()
 
     def tab(self, tab_id: str) -> Tab:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from textual.suggester import Suggester
 
+from sbxtui.core.paths import at_home
+
 _MOST_ENTRIES = 5_000
 
 
@@ -26,13 +28,13 @@ def _first_match(value: str) -> str | None:
     folder, _, start = value.rpartition("/")
     if not start:
         return None
-    base = Path(folder + "/").expanduser() if folder or value.startswith("/") else Path()
+    base = at_home(folder + "/") if folder or value.startswith("/") else Path()
     found: list[str] = []
     try:
         with os.scandir(base) as entries:
             for _, entry in zip(range(_MOST_ENTRIES), entries, strict=False):
                 if entry.name.startswith(start) and entry.name.isprintable():
                     found.append(entry.name + "/" * entry.is_dir())
-    except (OSError, RuntimeError):
+    except (OSError, ValueError):
         return None
     return value[: len(value) - len(start)] + min(found) if found else None

@@ -39,6 +39,11 @@ class Picker(Static, can_focus=True):
         """The chosen value."""
         return self._choices[self._at][0]
 
+    def call_choice(self, value: str, label: str) -> None:
+        """Give a choice another label; there may be no screen yet."""
+        self._choices = [(known, label if known == value else words) for known, words in self._choices]
+        self.update(self._label())
+
     def on_click(self) -> None:
         self.action_step(1)
 

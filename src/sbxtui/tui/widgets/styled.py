@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.style import Style
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
 
 
 class StyledView(ScrollView):
@@ -21,6 +24,29 @@ class StyledView(ScrollView):
         """Textual tells that colours may be other ones now."""
         super().notify_style_update()
         self._style_cache.clear()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """As Textual's, which puts each line of whatever widget together from its frame, and keeps it: a flood pays
+        more for that than for its lines.
+        """
+        styles = self.styles
+        if styles.gutter or styles.outline.top[0] or styles.tint.a or self.opacity != 1.0:
+            return super().render_lines(crop)
+        background, filters = self.background_colors[1], self.get_line_filters()
+        strips = [self.render_line(y) for y in crop.line_range]
+        for line_filter in filters:
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        left, right = crop.column_span
+        return [strip.crop(left, right) for strip in strips]
+
+    def _grow(self, size: Size) -> None:
+        """Have another size to scroll in. Textual would lay out the whole screen anew, each time a line is added."""
+        had = self.virtual_size
+        if self.show_vertical_scrollbar and had.width == size.width and size.height > self.container_size.height:
+            self.set_reactive(Widget.virtual_size, size)
+            self._scroll_update(size)
+        else:
+            self.virtual_size = size
 
     def _tone(self, name: str) -> Style:
         """Only the colour and weight of a component style: the background is the row's."""

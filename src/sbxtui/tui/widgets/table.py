@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -20,11 +22,23 @@ from sbxtui.tui.actions import LIST, SANDBOXES
 from sbxtui.tui.fleet import Fleet, key_of
 from sbxtui.tui.widgets.columns import GUTTER_WIDTH, Slot, cell_text, fitted, layout, wrong_width
 from sbxtui.tui.widgets.styled import StyledView
-from sbxtui.tui.words import isolation_word, shown_name, state_tone
+from sbxtui.tui.words import isolation_word, state_tone
 
 # Ages of a minute and more are told in minutes: looking for those that changed is work for nothing most of the time.
 _YOUNG = timedelta(minutes=1)
 _AGES_EVERY = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Everything a row's look depends on but the theme."""
+
+    texts: tuple[str, ...]
+    slots: tuple[Slot, ...]
+    is_cursor: bool
+    is_marked: bool
+    is_dim: bool
+    is_tracked: bool
 
 
 class FleetTable(StyledView, can_focus=True):
@@ -65,14 +79,13 @@ class FleetTable(StyledView, can_focus=True):
         self._has_seconds = False
         self._cursor_key = ""
         # What each line showed when it was last drawn: a look that tells nothing new draws nothing.
-        self._drawn: dict[int, object] = {}
+        self._drawn: dict[int, _Look | None] = {}
 
     def show(self) -> None:
         """Draw the fleet as it is now; to be called after every change of it."""
         self._now = clock.now()
-        self._has_seconds = any(
-            self._now - one.created_at < _YOUNG or one.state is SandboxState.UNKNOWN for one in self.fleet.rows
-        )
+        young = self._now - _YOUNG
+        self._has_seconds = any(one.created_at > young or one.state is SandboxState.UNKNOWN for one in self.fleet.rows)
         self._lay_out(self.size.width)
         height = len(self.fleet.rows) + 1
         if self.virtual_size.height != height:
@@ -96,10 +109,8 @@ class FleetTable(StyledView, can_focus=True):
         if y == 0:
             return self._head(width)
         at = self.scroll_offset.y + y - 1
-        self._drawn[y] = self._look_of(at)
-        if at >= len(self.fleet.rows):
-            return Strip.blank(width, self._style("base"))
-        return self._row(self.fleet.rows[at], at, width)
+        look = self._drawn[y] = self._look_of(at)
+        return Strip.blank(width, self._style("base")) if look is None else self._row(self.fleet.rows[at], look, width)
 
     def on_resize(self, event: events.Resize) -> None:
         self._lay_out(event.size.width)
@@ -181,7 +192,8 @@ class FleetTable(StyledView, can_focus=True):
 
     def _lay_out(self, width: int) -> None:
         self._laid_out_width = width
-        name_width = max((cell_len(shown_name(one)) for one in self.fleet.rows), default=0)
+        # Names here are plain; counting the cells of what thousands are called would be felt by who types.
+        name_width = max((len(one.name) or len(f"({one.id})") for one in self.fleet.rows), default=0)
         slots = layout(width, name_width, wrong_width(self.fleet, self._now))
         if slots != self._slots:
             # The head too.
@@ -191,19 +203,22 @@ class FleetTable(StyledView, can_focus=True):
     def _draw_changes(self) -> None:
         """Draw the lines that would look different from how they were drawn last."""
         top = self.scroll_offset.y
-        for y in range(1, self.size.height):
-            if self._drawn.get(y) != self._look_of(top + y - 1):
-                self.refresh(Region(0, y, self.size.width, 1))
+        changed = [y for y in range(1, self.size.height) if self._drawn.get(y) != self._look_of(top + y - 1)]
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
-    def _look_of(self, at: int) -> object:
-        """Everything a row's look depends on but the theme."""
+    def _look_of(self, at: int) -> _Look | None:
         if at >= len(self.fleet.rows):
             return None
         sandbox = self.fleet.rows[at]
-        texts = [cell_text(slot.column, sandbox, self.fleet, self._now) for slot in self._slots]
-        is_cursor = at == self.fleet.cursor
-        is_marked = key_of(sandbox) in self.fleet.marks
-        return (texts, self._slots, is_cursor, is_marked, self.fleet.is_dim(sandbox), sandbox.is_tracked)
+        return _Look(
+            tuple(cell_text(slot.column, sandbox, self.fleet, self._now) for slot in self._slots),
+            tuple(self._slots),
+            at == self.fleet.cursor,
+            key_of(sandbox) in self.fleet.marks,
+            self.fleet.is_dim(sandbox),
+            sandbox.is_tracked,
+        )
 
     def _head_clicked(self, x: int) -> None:
         for slot in self._slots:
@@ -216,20 +231,17 @@ class FleetTable(StyledView, can_focus=True):
         text = " " * GUTTER_WIDTH + "  ".join(fitted(slot.column.name, slot.width) for slot in self._slots)
         return Strip([Segment(text, style)]).crop_extend(0, width, style)
 
-    def _row(self, sandbox: Sandbox, at: int, width: int) -> Strip:
-        is_cursor = at == self.fleet.cursor
-        base = self._base_style(is_cursor)
-        is_marked = key_of(sandbox) in self.fleet.marks
-        mark_style = base + self._tone("mark") if is_marked else base
-        segments = [Segment("› " if is_cursor else "  ", base), Segment("✓ " if is_marked else "  ", mark_style)]
-        is_dim = self.fleet.is_dim(sandbox)
-        for slot in self._slots:
-            text = fitted(cell_text(slot.column, sandbox, self.fleet, self._now), slot.width)
+    def _row(self, sandbox: Sandbox, look: _Look, width: int) -> Strip:
+        base = self._base_style(look.is_cursor)
+        mark_style = base + self._tone("mark") if look.is_marked else base
+        parts = [("› " if look.is_cursor else "  ", base), ("✓ " if look.is_marked else "  ", mark_style)]
+        for slot, text in zip(look.slots, look.texts, strict=True):
             # Reversed, a text colour would be a background: patches instead of one bar.
-            style = base if base.reverse else base + self._cell_style(slot.column.name, sandbox, is_dim)
-            segments.append(Segment(text, style))
-            segments.append(Segment("  ", base))
-        return Strip(segments).crop_extend(0, width, base)
+            style = base if base.reverse else base + self._cell_style(slot.column.name, sandbox, look.is_dim)
+            parts.append((fitted(text, slot.width) + "  ", style))
+        # A piece for each look: pieces are what drawing costs.
+        runs = [Segment("".join(text for text, _ in run), style) for style, run in groupby(parts, itemgetter(1))]
+        return Strip(runs).crop_extend(0, width, base)
 
     def _base_style(self, is_cursor: bool) -> Style:
         if not is_cursor:

@@ -58,7 +58,9 @@ class Transcript:
     """
 
     def __init__(self, *, max_lines: int = MAX_LINES, max_chars: int = MAX_CHARS) -> None:
-        self._lines: deque[tuple[Kind, str]] = deque()
+        # Plain values: a hundred thousand objects that may hold others would each be looked at whenever rubbish is
+        # collected, which keys would wait for.
+        self._lines: deque[tuple[str, str]] = deque()
         self._max_lines = max_lines
         self._max_chars = max_chars
         self._chars = 0
@@ -81,8 +83,8 @@ class Transcript:
         if at < 0:
             return None
         if at < len(self._lines):
-            kind, text = self._lines[at]
-            return Line(kind, _shown(text))
+            word, text = self._lines[at]
+            return Line(Kind(word), _shown(text))
         partial = [(kind, text) for kind, text in self._partial.items() if text]
         at -= len(self._lines)
         return Line(partial[at][0], _shown(partial[at][1])) if at < len(partial) else None
@@ -164,7 +166,7 @@ class Transcript:
             self.blocks.pop(0)
 
     def _append(self, lines: list[tuple[Kind, str]]) -> None:
-        self._lines.extend(lines)
+        self._lines.extend((kind.value, text) for kind, text in lines)
         self._chars += sum(len(text) for _, text in lines)
         while len(self._lines) > self._max_lines or (self._chars > self._max_chars and len(self._lines) > 1):
             _, text = self._lines.popleft()

@@ -1,0 +1,184 @@
+"""Images built from a Dockerfile in a zip, as real boto3 makes them, and sandboxes made from them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.localcloud.conformance.scene import BUCKET, IMAGE, Scene, image_request
+from tests.localcloud.endpoint import Endpoint, wait_for_state
+from tests.support.local_cloud import local_cloud
+
+APP = """\
+import http.server, json, os, pathlib
+PREFIX = "/aws/lambda-microvms/runtime/v1/"
+seen = []
+class App(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        name = self.path.removeprefix(PREFIX)
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        seen.append([name, json.loads(body or "{}").get("runHookPayload", "")])
+        refuses = name == "suspend" and pathlib.Path("/work/refuse").exists()
+        self.answer(500 if refuses else 200, b"")
+    def do_GET(self):
+        if self.path == "/exit":
+            os._exit(7)
+        told = {"seen": seen, "env": os.environ["GREETING"], "cwd": os.getcwd(), "made": open("/work/made").read()}
+        told["image"] = os.environ["AWS_LAMBDA_MICROVM_IMAGE_NAME"]
+        self.answer(200, json.dumps(told).encode())
+    def answer(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *words):
+        pass
+http.server.ThreadingHTTPServer(("0.0.0.0", 8080), App).serve_forever()
+"""
+DOCKERFILE = """\
+# a comment
+ARG WHO=world
+FROM sbx-base
+ENV GREETING="hello ${WHO}" \\
+    OTHER=1
+WORKDIR /work/app
+COPY app.py ./
+COPY --chmod=755 tools/ /work/tools/
+RUN echo building $GREETING && /work/tools/make > /work/made
+EXPOSE 8080
+CMD ["python3", "app.py"]
+"""
+FILES = {"Dockerfile": DOCKERFILE, "app.py": APP, "tools/make": "#!/bin/sh\nprintf made\n"}
+HOOKS = {
+    "port": 8080,
+    "microvmImageHooks": {"ready": "ENABLED", "readyTimeoutInSeconds": 60, "validate": "ENABLED"},
+    "microvmHooks": {"run": "ENABLED", "runTimeoutInSeconds": 30, "suspend": "ENABLED", "suspendTimeoutInSeconds": 30},
+}
+HOOKS["microvmImageHooks"]["validateTimeoutInSeconds"] = 60  # type: ignore[index]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    root = tmp_path_factory.mktemp("images")
+    with local_cloud(root, "--runtime", "bubblewrap", "--exit-when-idle", "0") as cloud:
+        scene = Scene(cloud)
+        scene.client("s3").create_bucket(Bucket=BUCKET)
+        yield scene
+
+
+def build(scene: Scene, name: str, files: dict[str, str], **changes: Any) -> str:
+    """Build an image; how that ended."""
+    uri = scene.upload(f"{name}.zip", files)
+    asked = image_request(name=name, codeArtifact={"uri": uri}, resources=[{"minimumMemoryInMiB": 512}], **changes)
+    scene.call("create_microvm_image", **asked)
+    deadline = time.monotonic() + 90
+    while (state := scene.image_state(name)) == "CREATING":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return state
+
+
+def build_log(scene: Scene, name: str) -> str:
+    """All that its build said."""
+    events = scene.client("logs").filter_log_events(logGroupName=f"/aws/lambda-microvms/{name}")["events"]
+    return "\n".join(event["message"] for event in events)
+
+
+def launch(scene: Scene, name: str, **params: Any) -> Endpoint:
+    """A sandbox of an image, once it runs."""
+    client = scene.client()
+    launched = client.run_microvm(imageIdentifier=IMAGE + name, **params)
+    sandbox_id = launched["microvmId"]
+    wait_for_state(client, sandbox_id, "RUNNING")
+    endpoint = Endpoint(scene.cloud, client, sandbox_id, int(launched["endpoint"].rpartition(":")[2]), "")
+    return Endpoint(scene.cloud, client, sandbox_id, endpoint.port, endpoint.mint([{"allPorts": {}}]))
+
+
+def get(endpoint: Endpoint, path: str = "/") -> httpx.Response:
+    """Ask the program of the image."""
+    headers = {"X-aws-proxy-auth": endpoint.token}
+    return httpx.get(f"https://{endpoint.address}{path}", headers=headers, verify=endpoint.context(), timeout=20)
+
+
+@pytest.mark.long
+def test_an_image_is_built_launched_suspended_and_ended_by_its_program(scene: Scene) -> None:
+    assert build(scene, "app", FILES, hooks=HOOKS) == "CREATED", build_log(scene, "app")
+    said = build_log(scene, "app")
+    assert "building hello world" in said
+    version = scene.call("get_microvm_image_version", imageIdentifier=IMAGE + "app", imageVersion="1.0")
+    assert (version["state"], version["status"]) == ("SUCCESSFUL", "ACTIVE")
+    (row, _) = scene.call("list_microvm_image_builds", imageIdentifier=IMAGE + "app", imageVersion="1.0")["items"]
+    detail = scene.call(
+        "get_microvm_image_build", imageIdentifier=IMAGE + "app", imageVersion="1.0", buildId=row["buildId"]
+    )
+    assert detail["snapshotBuild"]["codeInstallSizeInBytes"] > 0
+
+    endpoint = launch(scene, "app", runHookPayload="a payload")
+    told = get(endpoint).json()
+    assert (told["env"], told["cwd"], told["made"], told["image"]) == ("hello world", "/work/app", "made", "app")
+    assert ["run", "a payload"] in told["seen"]
+    assert scene.call("get_microvm", microvmIdentifier=endpoint.id)["imageVersion"] == "1.0"
+    refused = scene.refusal("delete_microvm_image", imageIdentifier=IMAGE + "app")
+    assert refused[2] == "Cannot delete MicroVM image with running MicroVMs"
+    scene.call("suspend_microvm", microvmIdentifier=endpoint.id)
+    wait_for_state(endpoint.client, endpoint.id, "SUSPENDED")
+    scene.call("resume_microvm", microvmIdentifier=endpoint.id)
+    wait_for_state(endpoint.client, endpoint.id, "RUNNING")
+    assert ["suspend", ""] in get(endpoint).json()["seen"]
+    with contextlib.suppress(httpx.RemoteProtocolError):
+        # The program's end may be answered with 502, or cut off with everything else.
+        assert get(endpoint, "/exit").status_code == 502
+    ended = wait_for_state(endpoint.client, endpoint.id, "TERMINATED", 60)
+    assert ended["stateReason"] == "Container Stopped with Exit Code: 7"
+
+    scene.call("update_microvm_image_version", imageIdentifier=IMAGE + "app", imageVersion="1.0", status="INACTIVE")
+    for more in ({}, {"imageVersion": "1.0"}):
+        assert scene.refusal("run_microvm", imageIdentifier=IMAGE + "app", **more)[0] == 404
+
+
+@pytest.mark.long
+def test_what_was_built_before_is_not_built_again_and_a_failure_says_why(scene: Scene) -> None:
+    dockerfile = "FROM sbx-base\nRUN echo made-$(cat /proc/sys/kernel/random/uuid) > /work/once\nRUN {}\n"
+    assert build(scene, "first", {"Dockerfile": dockerfile.format("cat /work/once")}) == "CREATED"
+    assert build(scene, "second", {"Dockerfile": dockerfile.format("cat /work/once; exit 3")}) == "CREATE_FAILED"
+    logs = [build_log(scene, name) for name in ("first", "second")]
+    once = [re.findall(r"made-[0-9a-f-]{36}", log) for log in logs]
+    assert once[0] == once[1] != [], logs
+    assert "the first 1 steps were done before" in logs[1]
+    assert "exit code 3" in logs[1]
+    (row, _) = scene.call("list_microvm_image_builds", imageIdentifier=IMAGE + "second", imageVersion="1.0")["items"]
+    assert row["stateReason"] == "The container image build failed."
+    refused = scene.refusal("run_microvm", imageIdentifier=IMAGE + "first", runHookPayload="x")
+    assert refused[2] == "The run hook must be enabled in the MicroVM image to pass the run hook payload"
+    assert json.dumps(scene.call("list_microvm_images", nameFilter="second")["items"], default=str).count("second")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("404", "Ready hook check failed: the application returned a client error (HTTP 4xx) response"),
+        ("503", "Ready hook invocation timed out after PT2S"),
+    ],
+)
+def test_a_ready_hook_that_is_not_ready_fails_the_build(scene: Scene, answer: str, reason: str) -> None:
+    app = (
+        "import http.server\n"
+        "class App(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_POST(self):\n"
+        f"        self.send_response({answer}); self.end_headers()\n"
+        "http.server.HTTPServer(('', 8080), App).serve_forever()\n"
+    )
+    files = {"Dockerfile": "FROM sbx-base\nCOPY app.py /work/\nCMD python3 /work/app.py\n", "app.py": app}
+    hooks = {"port": 8080, "microvmImageHooks": {"ready": "ENABLED", "readyTimeoutInSeconds": 2}}
+    name = f"ready-{answer}"
+    assert build(scene, name, files, hooks=hooks) == "CREATE_FAILED"
+    (row, _) = scene.call("list_microvm_image_builds", imageIdentifier=IMAGE + name, imageVersion="1.0")["items"]
+    assert row["stateReason"] == reason
