@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pytest_rerunfailures import suspended_finalizers  # type: ignore[import-untyped]  # has no types of its own
 
 # What tests start shall buffer its output and keep its compiled modules, as what a person starts does.
 for _name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
@@ -33,6 +34,19 @@ def _begin_with_the_longest(items: list[pytest.Item]) -> None:
 
 def _is_long(item: pytest.Item) -> bool:
     return item.get_closest_marker("long") is not None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that is tried again begins in a world of its own: what a file's tests share is made anew as well.
+
+    The plugin that tries again keeps it, with whatever the first try left there: a name that is taken, a broken cloud.
+    """
+    if getattr(item, "execution_count", 1) > 1:
+        state = item.session._setupstate
+        state.stack.update(suspended_finalizers)
+        suspended_finalizers.clear()
+        state.teardown_exact(None)
 
 
 def pytest_sessionfinish() -> None:

@@ -46,8 +46,10 @@ async def test_a_sandbox_is_forked_kept_and_made_again_and_one_for_one_command_g
         missing = error_of(await client.call_tool("sandbox_snapshot", {"action": "restore", "snapshot": "before"}))
         assert missing["code"] == "not_found"
         sbx.ok("rm", "other", "again", "--yes")
-        begun = await call(client, "sandbox_run", command="sleep 1; echo late", name="once", wait_ms=1, **small)
+        line = "until [ -e go ]; do sleep 0.1; done; echo late"
+        begun = await call(client, "sandbox_run", command=line, name="once", wait_ms=1, **small)
         assert (begun["state"], begun["name"]) == ("running", "once")
+        await asyncio.to_thread(sbx.ok, "exec", "once", "--", "touch", "go")
         said = await call(client, "sandbox_exec_poll", session_id=begun["session_id"], wait_ms=45_000)
         assert (said["state"], said["stdout"], said["exit_code"]) == ("exited", "late\n", 0)
         # Told how it ended, nobody needs it any more.

@@ -12,6 +12,7 @@ from tests.support.sbx import Sbx
 pytestmark = pytest.mark.long
 
 TASKS = "io.modelcontextprotocol/tasks"
+UNTIL_GO = "until [ -e go ]; do sleep 0.1; done"
 KNOWS: dict[str, Any] = {
     **MODERN["_meta"],
     "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}},
@@ -37,6 +38,10 @@ def ended(server: Lines, task: str) -> dict[str, Any]:
 
 def test_a_command_that_goes_on_is_a_task_which_any_server_tells_of_and_ends(sbx: Sbx) -> None:
     sbx.ok("create", "app", "--memory", "512")
+
+    def go(name: str) -> None:
+        sbx.ok("exec", name, "--", "touch", "go")
+
     with mcp_lines(sbx) as server:
         told = asked(server, "server/discover")["result"]["capabilities"]
         assert told["extensions"] == {TASKS: {}} and "tasks" not in told
@@ -57,11 +62,13 @@ def test_a_command_that_goes_on_is_a_task_which_any_server_tells_of_and_ends(sbx
         ack = asked(server, "tasks/cancel", taskId=task["taskId"])["result"]
         assert ack["resultType"] == "complete" and "taskId" not in ack
         assert ended(server, task["taskId"])["status"] == "cancelled"
-        short = begun(server, "sleep 1; echo said; exit 3")
+        short = begun(server, f"{UNTIL_GO}; echo said; exit 3")
+        go("app")
         done = ended(server, short["taskId"])
         assert done["status"] == "completed" and done["result"]["structuredContent"]["data"]["exit_code"] == 3
         assert done["result"]["structuredContent"]["data"]["stdout"] == "said\n"
-        once = begun(server, "sleep 1; echo once", tool="sandbox_run")
+        once = begun(server, f"{UNTIL_GO}; echo once", tool="sandbox_run")
+        go(*({*sbx.ok("ls", "-q").out.split()} - {"app"}))
         assert ended(server, once["taskId"])["result"]["structuredContent"]["data"]["stdout"] == "once\n"
     # With the server goes the sandbox that was made for one command: the runner may be at it while we look.
     while sbx.ok("ls", "-q").out != "app":
