@@ -68,6 +68,13 @@ def test_a_budget_warns_and_then_suspends(quick: Sbx) -> None:
     quick.ok("rm", "poor", "--yes")
 
 
+def told_of(sbx: Sbx, name: str) -> list[str]:
+    """The events of a sandbox's log; it is woken first, for it may have been suspended since it was last asked."""
+    sbx.ok("start", name)
+    log = sbx("logs", name, "--json").out
+    return [line["text"] for line in map(json.loads, log.splitlines()) if line["channel"] == "event"]
+
+
 @pytest.mark.slow
 def test_a_silent_job_is_suspended_unless_it_is_kept_awake_and_only_as_long_as_it_runs(quick: Sbx) -> None:
     for name in ("kept", "left"):
@@ -89,11 +96,10 @@ def test_a_silent_job_is_suspended_unless_it_is_kept_awake_and_only_as_long_as_i
     assert (link["name"], link["state"], link["until"]) == ("kept", "over", "job")
     quick.ok("wait", "kept", "--for", "suspended", "--timeout", "60")
     for name, was_suspended in (("kept", False), ("left", True)):
-        quick.ok("start", name)
-        until(lambda name=name: "ended with 0" in quick.ok("logs", name, "--tail", "3").out)  # type: ignore[misc]
-        lines = [json.loads(line) for line in quick.ok("logs", name, "--json").out.splitlines()]
-        told = [line["text"] for line in lines if line["channel"] == "event"]
+        end = f"job {jobs[name][:8]} ended with 0"
+        while end not in (told := told_of(quick, name)):
+            pass
         began = next(at for at, text in enumerate(told) if text.startswith(f"job {jobs[name][:8]} began"))
-        ended = next(at for at, text in enumerate(told) if text == f"job {jobs[name][:8]} ended with 0")
+        ended = told.index(end)
         assert any("resumed" in text for text in told[began:ended]) is was_suspended, told
     quick.ok("rm", "kept", "left", "--yes")
