@@ -6,14 +6,37 @@ import contextlib
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pytest_rerunfailures import suspended_finalizers  # type: ignore[import-untyped]  # has no types of its own
 
+from tests.support.sbx import Sbx, sbx_home
+
 # What tests start shall buffer its output and keep its compiled modules, as what a person starts does.
 for _name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
     os.environ.pop(_name, None)
+
+
+@pytest.fixture(scope="module")
+def sbx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sbx]:
+    """An `sbx` with a home and a local cloud for all tests of a file; each uses names of its own."""
+    with sbx_home(tmp_path_factory.mktemp("home")) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def app(sbx: Sbx) -> str:
+    """The name of a running sandbox shared by the tests of a file; they leave it running."""
+    return sbx.ok("create", "app", "--memory", "512").out
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Sbx]:
+    """An `sbx` whose home nothing has touched, and a test may break."""
+    with sbx_home(tmp_path / "home") as own:
+        yield own
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

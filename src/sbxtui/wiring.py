@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sbxtui.services.lives import Lives
     from sbxtui.services.logs import Logs
     from sbxtui.services.lookout import Lookout
+    from sbxtui.services.looks import Looks
     from sbxtui.services.metrics import Metrics
     from sbxtui.services.network import Networks
     from sbxtui.services.oneshot import OneShots
@@ -182,16 +183,8 @@ class Services:
         """What sandboxes may cost."""
         from sbxtui.services.budgets import Budgets
 
-        return Budgets(
-            self.settings.home,
-            self.planes,
-            self.inventories,
-            self.sandboxes,
-            self.registry,
-            self.links,
-            self.events,
-            self.actor,
-        )
+        asked = (self.planes, self.inventories, self.sandboxes)
+        return Budgets(self.settings.home, *asked, self.registry, self.links, self.events, self.actor)
 
     @cached_property
     def keep_awake(self) -> KeepAwake:
@@ -264,10 +257,8 @@ class Services:
     def job_watch(self) -> JobWatch:
         """Following the jobs of a sandbox."""
         from sbxtui.services.jobwatch import JobWatch
-        from sbxtui.services.looks import Looks
 
-        looks = Looks(self.context, self.planes, self.links)
-        return JobWatch(self.settings.home, self.job_lists, self.jobs, self.troubles, looks)
+        return JobWatch(self.settings.home, self.job_lists, self.jobs, self.troubles, self.looks)
 
     @cached_property
     def logs(self) -> Logs:
@@ -286,15 +277,19 @@ class Services:
     @cached_property
     def metrics(self) -> Metrics:
         """What sandboxes use."""
-        from sbxtui.services.looks import Looks
         from sbxtui.services.metrics import Metrics
         from sbxtui.store.samples import Samples
 
         noted = (Samples(self.settings.home.state_dir / "samples"), self.troubles)
-        looks = Looks(self.context, self.planes, self.links)
-        return Metrics(
-            self.context, self.planes, self.inventories, self.registry, self.jobs, self.guests, *noted, looks
-        )
+        asked = (self.inventories, self.registry, self.jobs, self.guests)
+        return Metrics(self.context, self.planes, *asked, *noted, self.looks)
+
+    @cached_property
+    def looks(self) -> Looks:
+        """Which sandboxes may be asked without being kept awake by it."""
+        from sbxtui.services.looks import Looks
+
+        return Looks(self.context, self.planes, self.links)
 
     @cached_property
     def shells(self) -> Shells:

@@ -74,17 +74,17 @@ def test_a_killed_keeper_leaves_neither_files_nor_groups_while_the_cloud_goes_on
 
 
 @pytest.mark.root
-def test_the_last_sandbox_and_a_reset_leave_no_control_groups(own: Sbx) -> None:
-    own.ok("create", "one", "-m", "512")
-    if not group_folders(own):
+def test_the_last_sandbox_and_a_reset_leave_no_control_groups(fresh: Sbx) -> None:
+    fresh.ok("create", "one", "-m", "512")
+    if not group_folders(fresh):
         pytest.skip("this system lets root make no control group")
-    own.ok("rm", "one", "--yes", "--wait")
-    assert group_folders(own) == []
-    own.ok("create", "two", "-m", "512")
-    for path in group_folders(own)[:1]:
+    fresh.ok("rm", "one", "--yes", "--wait")
+    assert group_folders(fresh) == []
+    fresh.ok("create", "two", "-m", "512")
+    for path in group_folders(fresh)[:1]:
         (path / "left-behind").mkdir()
-    assert "reset: 1 sandbox ended, 1 name forgotten" in own.ok("local", "reset", "--yes").err
-    assert group_folders(own) == []
+    assert "reset: 1 sandbox ended, 1 name forgotten" in fresh.ok("local", "reset", "--yes").err
+    assert group_folders(fresh) == []
 
 
 @pytest.mark.slow

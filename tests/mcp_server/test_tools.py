@@ -27,12 +27,6 @@ DEADLINE_S = 60
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(scope="module")
-def app(sbx: Sbx) -> str:
-    """A running sandbox shared by the tests of this file."""
-    return sbx.ok("create", "app", "--memory", "512").out
-
-
 async def call(client: Client, tool: str, **arguments: object) -> dict[str, Any]:
     return data_of(await client.call_tool(tool, arguments))
 

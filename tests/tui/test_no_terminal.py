@@ -6,20 +6,12 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support.sbx import DEADLINE_S, Sbx, sbx_home
+from tests.support.sbx import DEADLINE_S, Sbx
 
 STREAMS = ("stdin", "stdout", "stderr")
-
-
-@pytest.fixture(scope="module")
-def sbx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sbx]:
-    """A home without sandboxes."""
-    with sbx_home(tmp_path_factory.mktemp("home")) as own:
-        yield own
 
 
 def on_terminal(sbx: Sbx, *words: str, away: str = "", term: str = "xterm-256color") -> tuple[int, bytes]:
