@@ -93,6 +93,10 @@ class Applier:
         self._lock = threading.RLock()
         self._folder: tuple[bytes, int] = (b"", -1)
 
+    def own(self, fd: int) -> None:
+        """Give what is new to its owner."""
+        self._own(fd)
+
     def dress(self, fd: int, is_executable: bool) -> None:
         """Give a content the owner and mode of a new file."""
         self._own(fd)
@@ -126,6 +130,20 @@ class Applier:
         if content:
             self.stage.drop(content)
         return result
+
+    def put_folder(self, content: str, path: bytes) -> None:
+        """Put a folder that waits in the stage's `incoming`, with all that is in it, where nothing has its name.
+
+        Raises:
+            OSError: Something has, or the disk refuses; nothing was done.
+        """
+        folder, name = split(path)
+        with self._lock:
+            try:
+                move_to_free_name(content, self.stage.incoming_fd, name, self._open(folder))
+            except OSError:
+                self._leave()
+                raise
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

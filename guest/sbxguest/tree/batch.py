@@ -17,6 +17,7 @@ from sbxguest.tree.contents import Unstable, open_file
 from sbxguest.tree.entry import BadRecord, State, new_digest
 from sbxguest.tree.frames import INLINE_BYTES, TreeFrame, decode_trailer, sound_frames
 from sbxguest.tree.journal import BatchJournal, mark_of
+from sbxguest.tree.newfolders import NewFolders
 from sbxguest.tree.ops import Op, OpKind, Outcome, Result, Source, decode_op
 from sbxguest.tree.report import TreeError, code_of
 from sbxguest.tree.root import split
@@ -24,19 +25,27 @@ from sbxguest.tree.stage import Incoming, copied, kept
 
 MAX_OPS = 20_000
 MAX_BYTES = 256 * wire.MIB
+# There are as many as there are files: a member of an enumeration is looked up once.
+_OP, _DATA, _END = int(TreeFrame.OP), int(wire.FrameType.DATA), int(TreeFrame.END)
+_PUT, _MKDIR, _INLINE, _DONE = OpKind.PUT, OpKind.MKDIR, Source.INLINE, Outcome.DONE
 # Whoever else changes the tree waits for so many operations, or so long; folders are held open no longer, either.
 _OPS_PER_TURN, _TURN_S = 64, 0.05
 
 
 @dataclass(slots=True)
 class _Pending:
-    """An operation that came in. `content` is a name in `incoming`; `problem` says why there is none."""
+    """An operation that came in.
+
+    `content` is a name in `incoming`; `problem` says why there is none; `built` is what will stand there once the new
+    folder it is built in, or that it is, is in its place.
+    """
 
     op: Op
     mark: int
     done: Result | None = None
     content: str = ""
     problem: str = ""
+    built: State | None = None
 
 
 class Batch:
@@ -57,6 +66,7 @@ class Batch:
         self._frames = wire.FrameDecoder()
         self._digest = new_digest()
         self._pending: list[_Pending] = []
+        self._folders = NewFolders(applier.stage, applier.own, applier.trash.make_room)
         self._incoming: Incoming | None = None
         self._skip_bytes = 0
         self._size_bytes = 0
@@ -81,15 +91,14 @@ class Batch:
     def _take(self, frame: wire.Frame) -> None:
         if self._is_whole:
             raise BadRecord("something came behind the end of a batch")
-        match frame.type:
-            case TreeFrame.OP:
-                self._begin(frame.payload)
-            case wire.FrameType.DATA:
-                self._data(frame.payload)
-            case TreeFrame.END:
-                self._end(frame)
-            case _:
-                raise BadRecord(f"a frame of type {frame.type} is no part of a batch")
+        if frame.type == _OP:
+            self._begin(frame.payload)
+        elif frame.type == _DATA:
+            self._data(frame.payload)
+        elif frame.type == _END:
+            self._end(frame)
+        else:
+            raise BadRecord(f"a frame of type {frame.type} is no part of a batch")
 
     def check(self) -> None:
         """Refuse a batch that is not whole.
@@ -132,21 +141,34 @@ class Batch:
                 if blob := _blob_of(pending):
                     uses[blob] -= 1
                     self._take_blob(pending, blob, is_last=not uses[blob])
-                result = pending.done or self._made(seq, pending)
-                if result.outcome is Outcome.DONE:
-                    on_made(pending.op.path, result.state)
-                made.append(result)
+                if pending.done is not None:
+                    on_made(pending.op.path, pending.done.state)
+                made.append(pending.done or self._made(seq, pending, on_made))
                 if time.monotonic() > until_s:
                     break
         return made
 
-    def _made(self, seq: int, pending: _Pending) -> Result:
-        content, pending.content = pending.content, ""
-        is_dressed = pending.op.source is Source.INLINE
-        result = self._applier.apply(self._id, seq, pending.op, content, is_dressed=is_dressed, problem=pending.problem)
-        if result.outcome is Outcome.DONE:
+    def _made(self, seq: int, pending: _Pending, on_made: Callable[[bytes, State | None], None]) -> Result:
+        op = pending.op
+        if pending.built is not None and self._is_in_place(op, on_made):
+            result = Result(seq, _DONE, pending.built)
+        else:
+            content, pending.content = pending.content, ""
+            if pending.built is not None and op.kind is _PUT:
+                content = self._folders.name_of(op.path)
+            is_dressed = op.source is _INLINE
+            result = self._applier.apply(self._id, seq, op, content, is_dressed=is_dressed, problem=pending.problem)
+            if result.outcome is _DONE:
+                on_made(op.path, result.state)
+        if result.outcome is _DONE:
             self._journal.add(pending.mark, result)
         return result
+
+    def _is_in_place(self, op: Op, on_made: Callable[[bytes, State | None], None]) -> bool:
+        """Whether what was built for an operation stands where it belongs, by now or since its folder does."""
+        if op.kind is not _MKDIR:
+            return self._folders.is_in_place(split(op.path)[0])
+        return self._folders.place(op.path, lambda name: self._applier.put_folder(name, op.path), on_made)
 
     def abort(self) -> None:
         """Forget what was not made, and let go. Safe to repeat, and while another thread still writes."""
@@ -163,6 +185,7 @@ class Batch:
             if pending.content:
                 self._applier.stage.drop(pending.content)
         self._pending.clear()
+        self._folders.drop()
         self._applier.forget()
         self._journal.close()
         self._applier.trash.prune(keep=self._id)
@@ -178,12 +201,22 @@ class Batch:
         self._pending.append(pending)
         if len(self._pending) > MAX_OPS:
             raise TreeError("too_large", f"a batch may have {MAX_OPS} operations")
-        if op.kind is not OpKind.PUT:
-            return
-        if op.source is Source.INLINE:
+        if op.kind is not _PUT:
+            self._build(pending)
+        elif op.source is _INLINE:
             self._begin_content(pending, payload[at:])
         elif op.source is Source.KNOWN and pending.done is None and op.goal is not None:
             self._copy_known(pending, op.goal.content)
+
+    def _build(self, pending: _Pending) -> None:
+        """Make a folder, or a link in one that is built already, ready for its place."""
+        op = pending.op
+        if op.goal is None or op.expect is not None or pending.done is not None:
+            return
+        if op.kind is _MKDIR:
+            pending.built = self._folders.folder(op.path)
+        elif self._folders.holds(split(op.path)[0]):
+            pending.built = self._folders.link(op.path, op.goal.content)
 
     def _begin_content(self, pending: _Pending, packed: bytes) -> None:
         op = pending.op
@@ -207,6 +240,10 @@ class Batch:
 
         try:
             if content is not None:
+                if pending.op.expect is None:
+                    pending.built = self._folders.file(pending.op.path, content, goal)
+                    if pending.built is not None:
+                        return
                 pending.content = kept(stage, content, goal.content, make_room, dressed)
                 return
             self._incoming = Incoming(stage, goal.content, pending.op.size_bytes, make_room)
@@ -296,5 +333,5 @@ class Batch:
 def _blob_of(pending: _Pending) -> bytes:
     """The large content an operation still needs; empty for none."""
     op = pending.op
-    is_needed = op.source is Source.BLOB and op.kind is OpKind.PUT and pending.done is None
+    is_needed = op.source is Source.BLOB and op.kind is _PUT and pending.done is None
     return op.goal.content if is_needed and op.goal is not None else b""

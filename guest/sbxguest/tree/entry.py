@@ -24,7 +24,7 @@ DIGEST_BYTES = 32
 RACY_NS = 2_000_000_000
 MAX_PATH_BYTES = 4095
 
-_STATE, _STATE_HEAD = struct.Struct(">BBHQqqQ"), struct.Struct(">BBH")
+_STATE = struct.Struct(">BBHQqqQ")
 # Where in a state its content begins.
 CONTENT_AT = _STATE.size
 _LENGTH = struct.Struct(">H")
@@ -122,6 +122,11 @@ class State(bytes):
     def is_dir(self) -> bool:
         """Whether things can stand below it."""
         return self[0] == _DIR_CODE
+
+    @property
+    def is_file_with_digest(self) -> bool:
+        """Whether it is a file whose content is named by a digest."""
+        return self[0] == _FILE_CODE and len(self) == _STATE.size + DIGEST_BYTES
 
     @property
     def content(self) -> bytes:
@@ -245,7 +250,7 @@ def decode_state(data: bytes, at: int) -> tuple[State | None, int]:
         return None, end
     if kind not in _KINDS:
         raise BadRecord(f"a record of the unknown kind {kind}")
-    return State.packed(data[at:end]), end
+    return bytes.__new__(State, data[at:end]), end
 
 
 def _state_at(data: bytes, at: int) -> tuple[int, int]:
@@ -253,10 +258,10 @@ def _state_at(data: bytes, at: int) -> tuple[int, int]:
     start = at + _STATE.size
     if start > len(data):
         raise BadRecord("a record is cut off")
-    kind, _, length = _STATE_HEAD.unpack_from(data, at)
-    if start + length > len(data):
+    end = start + (data[at + 2] << 8 | data[at + 3])
+    if end > len(data):
         raise BadRecord("a record is cut off")
-    return kind, start + length
+    return data[at], end
 
 
 def encode_record(record: Record) -> bytes:

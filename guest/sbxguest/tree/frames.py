@@ -26,6 +26,7 @@ INLINE_BYTES = 4 * wire.MIB
 DATA_BYTES = 256 * wire.KIB
 HEARTBEAT_S = 10.0
 _RECORDS_BYTES = 64 * 1024
+_ERROR = int(wire.FrameType.ERROR)
 
 T = TypeVar("T")
 
@@ -210,7 +211,7 @@ def sound_frames(decoder: wire.FrameDecoder, data: bytes) -> Iterable[wire.Frame
     """Frames that say something; ERROR and what is no frame are raised."""
     try:
         for frame in decoder.feed(data):
-            if frame.type == wire.FrameType.ERROR:
+            if frame.type == _ERROR:
                 said = wire.payload_json(frame)
                 raise TreeError(str(said.get("code", "")), str(said.get("message", "")))
             yield frame

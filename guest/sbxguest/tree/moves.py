@@ -36,7 +36,7 @@ def exchange(source: str, source_fd: int, name: bytes, folder_fd: int) -> bool:
 def _rename(source: str, source_fd: int, name: bytes, folder_fd: int, flags: int) -> bool:
     if _renameat2 is None:
         return False
-    if _renameat2(source_fd, source.encode(), folder_fd, name, flags) == 0:
+    if _renameat2(source_fd, os.fsencode(source), folder_fd, name, flags) == 0:
         return True
     number = ctypes.get_errno()
     if number in _UNSUPPORTED:

@@ -121,6 +121,37 @@ class Stage:
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=self.incoming_fd)
 
+    def drop_all(self, name: str) -> None:
+        """Remove something from `incoming` with all that is in it, as far as the disk lets that be done."""
+        waiting, folders = [os.fsencode(name)], list[bytes]()
+        while waiting:
+            folder = waiting.pop()
+            folders.append(folder)
+            waiting += self._emptied(folder)
+        for folder in reversed(folders):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder, dir_fd=self.incoming_fd)
+
+    def _emptied(self, folder: bytes) -> list[bytes]:
+        """Remove what is in a folder, or what is none itself; returns the folders that are in it."""
+        try:
+            fd = os.open(folder, FOLDER_FLAGS, dir_fd=self.incoming_fd)
+        except OSError:
+            self.drop(os.fsdecode(folder))
+            return []
+        try:
+            with os.scandir(fd) as children:
+                found = [(os.fsencode(one.name), one.is_dir(follow_symlinks=False)) for one in children]
+            for child, is_folder in found:
+                if not is_folder:
+                    with contextlib.suppress(OSError):
+                        os.unlink(child, dir_fd=fd)
+            return [folder + b"/" + child for child, is_folder in found if is_folder]
+        except OSError:
+            return []
+        finally:
+            os.close(fd)
+
     def sync(self) -> None:
         """Wait until all that was made of what waited here is on the disk."""
         if _syncfs is None or _syncfs(self.fd) != 0:
@@ -147,7 +178,7 @@ class Stage:
         else:
             with contextlib.suppress(OSError):
                 for name in os.listdir(self.incoming_fd):
-                    self.drop(name)
+                    self.drop_all(name)
         with contextlib.suppress(OSError):
             fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
@@ -342,10 +373,14 @@ def write_all(fd: int, piece: bytes, make_room: Callable[[], bool]) -> None:
         # What was sparse where it comes from takes no room here, either.
         os.ftruncate(fd, os.lseek(fd, len(piece), os.SEEK_CUR))
         return
-    view = memoryview(piece)
+    view: bytes | memoryview = piece
     while view:
         try:
-            view = view[os.write(fd, view) :]
+            # Small ones are written at once, nearly always.
+            written = os.write(fd, view)
+            if written == len(view):
+                return
+            view = memoryview(view)[written:]
         except OSError as exc:
             if code_of(exc) != "disk_full" or not make_room():
                 raise

@@ -281,7 +281,8 @@ async def run_history(seed: int, operations: int) -> Counter[str]:
                 for turn in range(12):
                     history.edits(two, history.random.choice([1, 2, 4, 12]))
                     with pytest.MonkeyPatch.context() as patch:
-                        patch.setattr("sbxguest.tree.stage.write_all", history.write)
+                        for where in ("stage", "newfolders"):
+                            patch.setattr(f"sbxguest.tree.{where}.write_all", history.write)
                         patch.setattr("time.time_ns", history.clock())
                         await history.sync(two)
                     # What is lost stays lost.

@@ -16,7 +16,7 @@ from sbxtui.core.errors import Conflict, QuotaExceeded, Throttled
 from sbxtui.guest.tree import GuestTree, Step
 from sbxtui.services.sync.ahead import one_ahead
 from sbxtui.services.sync.folder import Folder, SmallFiles
-from sbxtui.services.sync.model import Change, Op, Path
+from sbxtui.services.sync.model import Change, Op, Path, ancestors, parent_of
 
 # A batch takes effect at its end, and one that is cut is sent again.
 BATCH_OPS = 2_000
@@ -96,12 +96,26 @@ class Upload:
         before, making, after = _parts(changes)
         for batch in in_batches(before, local):
             yield await self._make(batch, local, there, moved)
-        requests = (partial(self._make, batch, local, there, moved) for batch in in_batches(making, local))
+        requests = (partial(self._make_with, *lot, local, there, moved) for lot in _lots(making, local))
         async with aclosing(one_ahead(requests)) as answers:
             async for made in answers:
                 yield made
         for batch in in_batches(after, local):
             yield await self._make(batch, local, there, moved)
+
+    async def _make_with(
+        self,
+        folders: Sequence[Change],
+        batch: Sequence[Change],
+        local: Mapping[Path, State],
+        there: Mapping[Path, State],
+        moved: Mapping[bytes, Path],
+        on_sent: Callable[[], None] = lambda: None,
+    ) -> list[Made]:
+        """Make a batch in folders that another one makes, too: it tells what becomes of them."""
+        made = await self._make([*folders, *batch], local, there, moved, on_sent)
+        known = set(map(id, folders))
+        return [one for one in made if id(one.change) not in known]
 
     async def _make(
         self,
@@ -220,17 +234,27 @@ class Upload:
 
 
 def _parts(changes: Sequence[Change]) -> tuple[list[Change], list[Change], list[Change]]:
-    """Changes in three parts, each to be done when the one before is: the middle one's need no order among themselves.
+    """Changes in three parts, each to be done when the one before is.
 
-    That are files and links that are made, whose folders are made before; all that is removed afterwards comes last.
+    The middle one is what is made, a folder directly before all that is in it, with nothing that is removed in between.
     """
     numbers = [number for number, change in enumerate(changes) if change.op in _MAKING]
     first, last = (numbers[0], numbers[-1] + 1) if numbers else (0, 0)
     middle = changes[first:last]
     if any(change.entry is None for change in middle):
         return list(changes), [], []
-    folders = [change for change in middle if change.op is Op.MKDIR]
-    return [*changes[:first], *folders], [one for one in middle if one.op is not Op.MKDIR], list(changes[last:])
+    return list(changes[:first]), list(middle), list(changes[last:])
+
+
+def _lots(making: Sequence[Change], local: Mapping[Path, State]) -> Iterator[tuple[list[Change], list[Change]]]:
+    """What is made in batches that need no order among themselves: each with the new folders its first change is in.
+
+    These are in an earlier batch, too. A folder with all that is in it in one batch is put in its place in one step.
+    """
+    folders = {change.path: change for change in making if change.op is Op.MKDIR}
+    for batch in in_batches(making, local):
+        above = [folders[path] for path in ancestors(parent_of(batch[0].path)) if path in folders]
+        yield above[::-1], batch
 
 
 def size_of(state: State | None) -> int:
