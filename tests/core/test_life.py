@@ -83,6 +83,14 @@ def test_a_bill_adds_running_sleeping_and_snapshots_and_says_what_is_a_guess() -
     assert bill_of(AWS, sandbox("api", created_at=BEGAN, facts={}), (), at(30)).cost.is_estimate
 
 
+@pytest.mark.parametrize("last", [SandboxState.RUNNING, SandboxState.SUSPENDED])
+def test_what_nobody_can_ask_goes_on_costing_what_it_did_when_it_was_last_seen(last: SandboxState) -> None:
+    seen = sandbox("api", created_at=BEGAN, state=last, facts={LIVED: Lived(last, BEGAN).as_fact(), "memory_mib": 2048})
+    cost = bill_of(AWS, seen, [], now()).cost
+    lost = bill_of(AWS, replace(seen, state=SandboxState.UNKNOWN), [], now()).cost
+    assert lost.per_hour == cost.per_hour > 0 and lost.is_estimate
+
+
 def test_a_budget_is_never_exceeded_even_flat_out() -> None:
     prices = prices_of("us-east-1", 8192)
     paid_s = longest_s(prices, 1.0)

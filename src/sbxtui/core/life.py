@@ -175,10 +175,14 @@ def cost_now(
     context: Context, sandbox: Sandbox, now: datetime, *, scale: float = 1.0, left_s: float | None = None
 ) -> Cost:
     """The cost on a bill, for many sandboxes at a time. `left_s` is how long it lives on, if that matters."""
-    usage = Lived.of(sandbox.facts, sandbox.created_at).usage(now, scale)
-    cost = cost_of(_prices(context, sandbox), usage, sandbox.state, left_s=left_s)
+    lived = Lived.of(sandbox.facts, sandbox.created_at)
+    is_unknown = sandbox.state is SandboxState.UNKNOWN
+    # What cannot be asked is not free: it goes on as it was last seen.
+    state = lived.state if is_unknown else sandbox.state
+    cost = cost_of(_prices(context, sandbox), lived.usage(now, scale), state, left_s=left_s)
     # It may have been suspended without anybody here to see it, and counts as having run then.
-    return cost if sandbox.idle is None or cost.is_estimate else replace(cost, is_estimate=True)
+    is_guess = is_unknown or sandbox.idle is not None
+    return replace(cost, is_estimate=True) if is_guess and not cost.is_estimate else cost
 
 
 def _prices(context: Context, sandbox: Sandbox) -> Prices:

@@ -109,6 +109,8 @@ async def _context(patient: Patient) -> Check:
     if context.account_id and context.account_id != account_id:
         words = f"`{context.name}` is for account {context.account_id}, the credentials are of {account_id}"
         return Check("context", "fail", words, "choose other credentials or another context")
+    # Whose the credentials are does not tell that they are accepted: what `ls` does is tried, and costs nothing.
+    await plane.list()
     return Check("context", "ok", f"`{context.name}` ({context.kind}): account {account_id} at {where}")
 
 

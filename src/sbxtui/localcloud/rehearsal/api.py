@@ -54,6 +54,8 @@ class FaultApi:
         if not isinstance(operation, str) or not _OPERATION.fullmatch(operation):
             raise faults.validation("`operation` is a name of an operation, `endpoint`, or a pattern with *")
         numbers = {name: _number(told, name) for name in _NUMBERS}
+        if kind is Kind.CLOCK and (operation, numbers["rate"], numbers["times"]) != ("*", 1, 0):
+            raise faults.validation("A clock is off for every call: `clock-jump` takes no operation, rate or times")
         return self._book.add(
             kind,
             operation,
