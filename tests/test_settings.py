@@ -223,9 +223,22 @@ def test_a_key_that_nobody_reads_is_told_and_the_provisioners_keys_are_not(tmp_p
     assert trust(tmp_path, loaded.home.trusted_file).notices == loaded.notices
 
 
-@pytest.mark.parametrize(
-    "text", ["- a\n- b\n", "a: [\n", "!!python/object/apply:os.system [id]\n", "\x00", "a: 2001-99-99\n", "[" * 5000]
-)
+NO_MAPPINGS = [
+    *("- a\n- b\n", "a: [\n", "!!python/object/apply:os.system [id]\n", "\x00", "a: 2001-99-99\n", "[" * 5000),
+    "a: {{ cookiecutter.name }}\n",
+]
+
+
+@pytest.mark.parametrize("text", NO_MAPPINGS)
+def test_a_setup_yaml_of_another_program_stops_nothing_and_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "setup.yaml").write_text(text)
+    loaded = load({"SBX_HOME": str(tmp_path / "h")}, cwd=tmp_path)
+    assert len(loaded.notices) == 1 and "another program's" in loaded.notices[0]
+    with pytest.raises(UsageError, match=r"setup\.yaml"):
+        load({"SBX_HOME": str(tmp_path / "h")}, cwd=tmp_path, setup_file="setup.yaml")
+
+
+@pytest.mark.parametrize("text", NO_MAPPINGS)
 def test_a_project_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "sandbox.yaml").write_text(text)
     with pytest.raises(UsageError, match=r"sandbox\.yaml"):

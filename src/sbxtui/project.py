@@ -20,7 +20,9 @@ from sbxtui.core.errors import FileMissing, SbxError, UsageError
 from sbxtui.core.paths import at_home
 from sbxtui.core.text import harmless_line
 
-PROJECT_FILES = ("sandbox.yaml", "setup.yaml")
+# Of these two the second is what other programs call theirs, too.
+_COMMON_NAME = "setup.yaml"
+PROJECT_FILES = ("sandbox.yaml", _COMMON_NAME)
 _MAX_BYTES = 1 << 20
 # What sbx reads, and what the provisioner of the account side does.
 _KNOWN = frozenset({"image", "memory", "workdir", "context", "region", "profile", "role", "network", "env"}) | {
@@ -68,14 +70,19 @@ def read_project_file(folder: Path, named: str, trusted_file: Path) -> ProjectFi
     """Read the project file that counts in `folder`, leaving out what needs trust and is not trusted.
 
     Raises:
-        UsageError: It is no valid YAML mapping, or too large.
+        UsageError: It is no valid YAML mapping, or too large; of a `setup.yaml` that nobody named that is a notice.
         FileMissing: The named one does not exist.
     """
     path = find_project_file(folder, named)
     if path is None:
         return ProjectFile()
-    content = _read(path)
-    table = _parse(path, content)
+    try:
+        content = _read(path)
+        table = _parse(path, content)
+    except UsageError as exc:
+        if named or path.name != _COMMON_NAME:
+            raise
+        return ProjectFile(notices=(f"{exc.message.splitlines()[0]}: taken for another program's, and left alone",))
     free, needs_trust = _split(table)
     notices = _unknown(path, table)
     if not needs_trust:

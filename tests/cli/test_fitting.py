@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbxtui.cli import show
-from sbxtui.cli.fitting import Cut, cells, fit, shortened
+from sbxtui.cli import forward, show, sync
+from sbxtui.cli.fitting import Cut, cells, fit, shortened, wrapped
 from sbxtui.core.model import Event
 from tests.support.fake_services import sandbox
 from tests.support.on_terminal import sbx_on_terminal
@@ -34,6 +36,11 @@ def test_what_a_sandbox_may_do_is_shown_longer_than_what_it_was_made_from() -> N
     assert fitted.rows == (("app", "suspended", "none", "namespaces"),)
 
 
+def test_a_column_whose_head_was_cut_can_still_be_left_out() -> None:
+    fitted = fit(("A", "LONG"), [("x" * 5, "y" * 9)], [Cut("LONG", 3), Cut("LONG", 0)], 6)
+    assert (fitted.rows, fitted.left_out) == ((("x" * 5,),), ("LONG",))
+
+
 def test_a_table_that_fits_stays_as_it_is() -> None:
     assert fit(("A", "B"), [("x", "y")], [Cut("A", 0)], 4).rows == (("x", "y"),)
 
@@ -54,6 +61,45 @@ def test_a_shortened_line_is_never_wider_than_it_may_be(text: str, width: int) -
     assert cells(shortened(text, width)) <= width
 
 
+@pytest.mark.parametrize(
+    ("columns", "cuts", "row"),
+    [
+        (
+            *(forward.COLUMNS, forward.CUTS),
+            ("a" * 63, "18000", "8000", "needs-credentials", "12", "1.2 MiB / 3.4 MiB", "refused: another host " * 4),
+        ),
+        (forward.PORT_COLUMNS, forward.PORT_CUTS, ("8000", "0.0.0.0, ::, 127.0.0.53", "python3.11-server", "7", "2s")),
+        (sync.COLUMNS, sync.CUTS, ("a" * 63, "halted: much was deleted", "two-way", "/home/somebody/somewhere/else")),
+        (sync.CONFLICT_COLUMNS, sync.CONFLICT_CUTS, ("src/some/where/a.txt", "file, 5 B", "deleted, was a folder")),
+    ],
+)
+def test_a_list_of_links_fits_into_the_narrowest_terminal(
+    columns: tuple[str, ...], cuts: tuple[Cut, ...], row: tuple[str, ...]
+) -> None:
+    fitted = fit(columns, [row], cuts, 40)
+    assert len("  ".join(fitted.rows[0])) <= 40
+    assert fit(columns, [row], cuts, 400).rows == (row,)
+
+
+def test_every_table_says_how_it_fits() -> None:
+    for file in Path(show.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "table":
+                assert {"cuts", "is_wide"} <= {word.arg for word in node.keywords}, f"{file.name}:{node.lineno}"
+
+
+def test_a_finding_goes_on_under_its_first_line_and_no_path_in_it_is_cut() -> None:
+    lines = wrapped("one two /a/long/path/of/things three", "ok    disk  ", 24)
+    assert lines == ["ok    disk  one two", " " * 12 + "/a/long/path/of/things", " " * 12 + "three"]
+    assert wrapped("one two", "ok  ", 0) == ["ok  one two"]
+
+
+def test_an_event_is_cut_to_the_terminal() -> None:
+    event = Event(1, datetime(2026, 1, 1, tzinfo=UTC), "local", "job.exit", "a", "cli:you", {"why": "x" * 100})
+    assert cells(show.event_line(event, 60)) == 60
+    assert show.event_line(event).endswith("x" * 100)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("columns", [30, 60, 80, 200])
 def test_no_line_of_a_list_is_wider_than_the_terminal(sbx: Sbx, app: str, columns: int) -> None:
@@ -64,6 +110,7 @@ def test_no_line_of_a_list_is_wider_than_the_terminal(sbx: Sbx, app: str, column
         ("image", "ls"),
         ("context", "ls"),
         ("jobs", "--all"),
+        ("events",),
     ):
         with sbx_on_terminal(sbx, *words, size=(columns, 24)) as terminal:
             assert terminal.wait() == 0

@@ -47,6 +47,8 @@ def test_lines_of_all_commands_are_chosen_by_job_text_time_and_number(sbx: Sbx, 
 
 def test_what_makes_no_sense_is_refused_with_what_would(sbx: Sbx, app: str) -> None:
     assert sbx("logs", app, "--grep", "(").code == 2
+    sbx.ok("exec", app, "--", "sh", "-c", "printf %060d 0 | tr 0 a; echo b")
+    assert "came to no end" in sbx("logs", app, "--grep", "(a+)+$").err
     assert "2h30m" in sbx("logs", app, "--since", "yore").err
     assert sbx("logs", app, "--log-group", "x").code == 2
     assert sbx("logs", "nobody").code == 4

@@ -205,3 +205,9 @@ def test_several_files_are_each_tried_as_cat_and_rm_do(sbx: Sbx, app: str) -> No
         assert (refused.code, refused.err.startswith("error: several is a folder\n\nhint: add -r to ")) == (2, True)
     made = sbx("fs", "mkdir", app, "/etc/no", "several/yes")
     assert (made.code, sbx.ok("fs", "ls", app, "several", "-q").out) == (6, "yes")
+
+
+@pytest.mark.parametrize("words", [("--region", "eu-west-1"), ("--profile", "work")])
+def test_flags_of_aws_are_told_to_be_left_out_on_this_machine(sbx: Sbx, words: tuple[str, str]) -> None:
+    assert f"{words[0]} left out" in sbx.ok("ls", *words).err
+    assert "left out" not in sbx.ok("context", "ls", *words).err

@@ -22,10 +22,16 @@ def test_another_memory_size_tells_how_it_is_written(size: str) -> None:
         parser.parse(["create", f"-m{size}" if size else "-m="])
 
 
-@pytest.mark.parametrize("flag", ["--cpus", "--idle", "--max-duration"])
-def test_nothing_is_not_taken_for_the_default(flag: str) -> None:
-    with pytest.raises(UsageError, match="`0` is"):
-        parser.parse(["create", flag, "0"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("create --cpus 0", "create --idle 0", "create --max-duration 0", "fork x --max-duration 0"),
+        *("exec --timeout 0 x -- true", "run --timeout 0s -- true", "keep-awake x --until job --deadline 0"),
+    ],
+)
+def test_nothing_is_not_taken_for_the_default(line: str) -> None:
+    with pytest.raises(UsageError, match=r"`0s?` is"):
+        parser.parse(line.split())
 
 
 @pytest.mark.parametrize(

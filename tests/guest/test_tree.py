@@ -288,6 +288,18 @@ def test_no_bytes_at_all_make_anything_outside_or_any_other_error(
     assert os.listdir(folder) == ["target"]
 
 
+@pytest.mark.parametrize(
+    "folder", ["/proc/sys/kernel/random", "/sys/devices/system/clocksource/clocksource0"], ids=["no size", "a guess"]
+)
+def test_the_kernels_own_files_come_out_as_long_as_they_are(tmp_path: Path, folder: str) -> None:
+    if not Path(folder).is_dir():
+        pytest.skip(f"no {folder} here")
+    assert unpack(tmp_path / "out", b"".join(pack(folder))).files
+    for came in (tmp_path / "out").iterdir():
+        if came.name in ("boot_id", "current_clocksource"):
+            assert came.read_bytes() == (Path(folder) / came.name).read_bytes() != b""
+
+
 def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         b"".join(pack(str(tmp_path / "nothing")))

@@ -48,6 +48,17 @@ async def test_a_log_is_followed_paused_searched_told_apart_by_job_and_saved(tmp
         await driver.until(lambda: "from the platform" in driver.text())
 
 
+async def test_a_search_that_never_ends_is_taken_back_and_told(tmp_path: Path) -> None:
+    cloud = FakeCloud(sandboxes=[sandbox("api")])
+    cloud.seeing.lines_there = [line("a" * 60 + "b"), line("other")]
+    async with dashboard(tmp_path, cloud, size=(80, 24)) as driver:
+        await driver.press(tab_key("logs"), "tab")
+        await driver.until(lambda: "other" in driver.text())
+        await driver.press("slash", *"(a+)+$", "enter")
+        await driver.until(lambda: any("came to no end" in told for told in driver.toasts()))
+        assert "other" in driver.text() and "/(a+)+$" not in status(driver)
+
+
 def test_only_so_many_lines_are_kept_and_what_is_gone_is_counted() -> None:
     book = Logbook()
     book.add(line(str(number)) for number in range(MAX_LINES + 10))

@@ -83,10 +83,12 @@ def _file(path: str, name: str) -> Iterator[bytes]:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             return
-        # Read before the head goes out: a disk error here only leaves the file out.
-        chunk = os.read(fd, min(_READ_CHUNK_BYTES, found.st_size))
-        yield _head(name, found, tarfile.REGTYPE)
-        left = found.st_size
+        # Read before the head goes out: an error here only leaves the file out, and the kernel's own files, whose
+        # size is none or a guess, have the size of what was read.
+        chunk = _begin_of(fd, found.st_size)
+        size = found.st_size if len(chunk) == _READ_CHUNK_BYTES and found.st_size else len(chunk)
+        yield _head(name, found, tarfile.REGTYPE, size=size)
+        left = size
         while left:
             if not chunk:
                 raise TreeError("changed", f"{shown(name)}: became shorter while it was read")
@@ -94,9 +96,18 @@ def _file(path: str, name: str) -> Iterator[bytes]:
             yield chunk
             with _cut_short(name):
                 chunk = os.read(fd, min(_READ_CHUNK_BYTES, left))
-        yield bytes(-found.st_size % _BLOCK_BYTES)
+        yield bytes(-size % _BLOCK_BYTES)
     finally:
         os.close(fd)
+
+
+def _begin_of(fd: int, size: int) -> bytes:
+    """The first chunk of a file, or all of it: no more than its size, where it has one."""
+    wanted = min(_READ_CHUNK_BYTES, size) or _READ_CHUNK_BYTES
+    chunk = os.read(fd, wanted)
+    while 0 < len(chunk) < wanted and (more := os.read(fd, wanted - len(chunk))):
+        chunk += more
+    return chunk
 
 
 @contextlib.contextmanager
@@ -108,10 +119,10 @@ def _cut_short(name: str) -> Iterator[None]:
         raise TreeError(code_of(exc), f"{shown(name)}: {os.strerror(exc.errno or 0)}") from exc
 
 
-def _head(name: str, found: os.stat_result, kind: bytes, *, target: str = "") -> bytes:
+def _head(name: str, found: os.stat_result, kind: bytes, *, target: str = "", size: int = 0) -> bytes:
     info = tarfile.TarInfo(name)
     info.type = kind
-    info.size = found.st_size if kind == tarfile.REGTYPE else 0
+    info.size = size
     info.mode = stat.S_IMODE(found.st_mode)
     info.linkname = target
     seconds, nanos = divmod(found.st_mtime_ns, 1_000_000_000)

@@ -21,6 +21,13 @@ def seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(exc)) from exc
 
 
+def no_zero_seconds(text: str) -> float:
+    """The same, and more than nothing, which some take for no limit and some for the usual one."""
+    if not (found := seconds(text)):
+        raise argparse.ArgumentTypeError(f"`{text}` is too short; leave it out for the default")
+    return found
+
+
 def whole_seconds(text: str) -> int:
     """A duration argument in whole seconds."""
     return round(seconds(text))

@@ -6,11 +6,13 @@ import dataclasses
 from pathlib import Path
 
 from sbxtui.cli.call import Call
+from sbxtui.cli.fitting import Cut
 from sbxtui.core.errors import NotFound
 from sbxtui.core.text import short_size
 from sbxtui.services.bases import Bases
 
 _COLUMNS = ("NAME", "SIZE", "MADE", "FROM")
+_CUTS = (Cut("FROM", 16), Cut("MADE", 0), Cut("FROM", 0), Cut("NAME", 16))
 
 
 async def add(call: Call) -> int:
@@ -37,7 +39,7 @@ async def ls(call: Call) -> int:
         (one.name, short_size(one.size_bytes), f"{one.made_at.astimezone():%Y-%m-%d %H:%M}", one.source)
         for one in found
     ]
-    call.out.table(_COLUMNS, rows, names=[one.name for one in found])
+    call.out.table(_COLUMNS, rows, cuts=_CUTS, is_wide=call.args.wide, names=[one.name for one in found])
     return 0
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from sbxtui.cli.asking import ask
 from sbxtui.cli.output import Output, is_interactive
-from sbxtui.core.errors import UsageError
-from sbxtui.core.model import Registration
+from sbxtui.core.errors import SbxError, UsageError
+from sbxtui.core.model import ContextKind, Registration
 from sbxtui.settings import Settings
 from sbxtui.wiring import Services
 
@@ -60,6 +60,24 @@ def with_flags(settings: Settings, args: argparse.Namespace) -> Settings:
         given["verify_tls"] = False
     sources = {**settings.sources, **{key: "flag" for key in given}}
     return dataclasses.replace(settings, **given, sources=sources)
+
+
+def left_out_flags(args: argparse.Namespace, services: Services) -> str:
+    """What is said of flags of AWS that the context in use has no use for; empty where there are none."""
+    given = [f"--{name}" for name in ("region", "profile") if getattr(args, name)]
+    # Contexts are made of these flags.
+    if not given or args.handler.startswith("sbxtui.cli.contexts:"):
+        return ""
+    try:
+        context = services.context
+    except SbxError:
+        # The verb itself says it, or does not need one.
+        return ""
+    if context.kind is not ContextKind.LOCAL:
+        return ""
+    return (
+        f"{' and '.join(given)} left out: context `{context.name}` is this machine; `sbx context add` makes one of AWS"
+    )
 
 
 def can_open_dashboard() -> bool:

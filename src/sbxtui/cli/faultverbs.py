@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from sbxtui.cli.adder import Adder
+from sbxtui.cli.adder import Adder, wide
 
 _KINDS = (
     *("latency", "error-500", "html-502", "throttle-429", "quota-402", "drop", "token-expiry", "slow-resume"),
@@ -24,7 +24,7 @@ def add_fault_verbs(local: Adder) -> None:
     flag("--seed", type=int, default=0, metavar="N", help="the same one chooses the same calls again")
     flag("--amount", type=float, default=0.0, metavar="X", help=_AMOUNT)
     flag("--times", type=int, default=0, metavar="N", help="how often at most (default: for ever)")
-    faults("ls", "rehearsal:ls", "list faults, and how often each has come")
+    wide(faults("ls", "rehearsal:ls", "list faults, and how often each has come"))
     cleared = faults("clear", "rehearsal:clear", "take a fault away, or all")
     cleared.add_argument("id", nargs="?", default="", metavar="ID")
 

@@ -53,6 +53,20 @@ def shortened(text: str, width: int, mark: str = "…") -> str:
     return (kept + mark)[:width]
 
 
+def wrapped(text: str, head: str, width: int) -> list[str]:
+    """The text behind `head` in lines of at most `width` cells (0: one line), further ones indented as far as the
+    head is wide. A word that is longer than a line, as a path, stays whole: what is cut cannot be copied.
+    """
+    lines, indent = [head], " " * cells(head)
+    for word in text.split(" ") if width else [text]:
+        is_begun = lines[-1] != head
+        if is_begun and cells(lines[-1]) + 1 + cells(word) > width:
+            lines.append(indent + word)
+        else:
+            lines[-1] += " " * is_begun + word
+    return lines
+
+
 def fit(columns: Sequence[str], rows: Sequence[Sequence[str]], cuts: Sequence[Cut], width: int) -> Fitted:
     """Cut in the order of `cuts`, and no more than is needed to get the table into `width` cells.
 
@@ -62,19 +76,20 @@ def fit(columns: Sequence[str], rows: Sequence[Sequence[str]], cuts: Sequence[Cu
         cuts: What to do while the table is too wide; for columns that are not there, nothing.
         width: Of the terminal, in cells.
     """
-    shown = [list(line) for line in zip(columns, *rows, strict=True)]
+    # By what they are called, for a head that was cut is not to be known by itself any more.
+    shown = dict(zip(columns, ([*line] for line in zip(columns, *rows, strict=True)), strict=True))
     left_out: list[str] = []
     for cut in cuts:
-        excess = _width(shown) - width
-        at = next((index for index, column in enumerate(shown) if column[0] == cut.column), None)
-        if excess <= 0 or at is None:
+        excess = _width([*shown.values()]) - width
+        if excess <= 0 or cut.column not in shown:
             continue
         if cut.least == 0:
-            left_out.append(shown.pop(at)[0])
+            del shown[cut.column]
+            left_out.append(cut.column)
             continue
-        room = max(cut.least, max(map(cells, shown[at])) - excess)
-        shown[at] = [shortened(cell, room, cut.mark) for cell in shown[at]]
-    heads, *lines = zip(*shown, strict=True)
+        room = max(cut.least, max(map(cells, shown[cut.column])) - excess)
+        shown[cut.column] = [shortened(cell, room, cut.mark) for cell in shown[cut.column]]
+    heads, *lines = zip(*shown.values(), strict=True)
     return Fitted(heads, tuple(lines), tuple(left_out))
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 from sbxtui.cli.call import Call, stopped_words
+from sbxtui.cli.fitting import Cut
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import Registration
 from sbxtui.core.ports import parse_mapping
@@ -24,6 +25,13 @@ from sbxtui.services.forward.sharedways import SharedWays
 from sbxtui.services.ports import OpenPort
 from sbxtui.services.sync.beside import beside
 
+COLUMNS = ("SANDBOX", "LOCAL", "REMOTE", "STATE", "OPEN", "SENT / RECEIVED", "LAST ERROR")
+CUTS = (
+    *(Cut("LAST ERROR", 24), Cut("SENT / RECEIVED", 0), Cut("OPEN", 0), Cut("SANDBOX", 16), Cut("LAST ERROR", 8)),
+    *(Cut("LAST ERROR", 0), Cut("STATE", 8), Cut("SANDBOX", 8)),
+)
+PORT_COLUMNS = ("PORT", "ADDRESS", "PROCESS", "PID", "SINCE")
+PORT_CUTS = (Cut("ADDRESS", 12), Cut("PROCESS", 12), Cut("SINCE", 0), Cut("PID", 0), Cut("PROCESS", 6))
 _NO_FORWARD = "no forwards: `sbx forward SANDBOX PORT` opens one"
 
 
@@ -123,8 +131,8 @@ async def ls(call: Call) -> int:
         )
         for one in facts
     ]
-    heads = ("SANDBOX", "LOCAL", "REMOTE", "STATE", "OPEN", "SENT / RECEIVED", "LAST ERROR")
-    call.out.table(heads, rows, names=[f"{one['sandbox']}:{one['local_port']}" for one in facts], empty=_NO_FORWARD)
+    names = [f"{one['sandbox']}:{one['local_port']}" for one in facts]
+    call.out.table(COLUMNS, rows, cuts=CUTS, is_wide=call.args.wide, names=names, empty=_NO_FORWARD)
     return 0
 
 
@@ -190,8 +198,9 @@ async def ports(call: Call) -> int:
         )
         for one in found
     ]
-    heads, empty = ("PORT", "ADDRESS", "PROCESS", "PID", "SINCE"), f"nothing listens in `{row.name}`"
-    call.out.table(heads, rows, names=[str(one.port) for one in found], empty=empty)
+    empty = f"nothing listens in `{row.name}`"
+    names = [str(one.port) for one in found]
+    call.out.table(PORT_COLUMNS, rows, cuts=PORT_CUTS, is_wide=call.args.wide, names=names, empty=empty)
     if found:
         call.out.note(f"`sbx forward {row.name} {found[0].port}` opens one here")
     return 0

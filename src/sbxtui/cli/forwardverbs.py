@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbxtui.cli.adder import Adder, Arguments
+from sbxtui.cli.adder import Adder, Arguments, wide
 
 VERBS = frozenset({"start", "ls", "stop"})
 VALUE_FLAGS = frozenset(
@@ -31,11 +31,11 @@ def add_forward_verbs(add: Adder) -> None:
     flag("--local-port", "-l", type=int, default=0, metavar="PORT", help="this machine's (default: the same)")
     flag("--no-verify-tls", action="store_true", help="do not check the certificate of the sandbox's endpoint")
     flag("--poll-interval", default="", metavar="S", help="taken for old scripts: nothing is polled any more")
-    verbs("ls", "forward:ls", "list forwarded ports")
+    wide(verbs("ls", "forward:ls", "list forwarded ports"))
     stop = _of_sandbox(verbs("stop", "forward:stop", "end forwards of a sandbox"))
     stop.add_argument("ports", nargs="*", type=int, metavar="LOCAL", help="only these ports of this machine")
     ports = add("ports", "forward:ports", "what listens inside a sandbox")
-    _of_sandbox(ports)
+    wide(_of_sandbox(ports))
 
 
 def _of_sandbox(parser: Arguments) -> Arguments:

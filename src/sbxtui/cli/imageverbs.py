@@ -31,7 +31,7 @@ def add_base_verbs(local: Adder) -> None:
     added = bases("add", "bases:add", "make a root known by the name that FROM has; it is copied")
     added.add_argument("name", metavar="NAME", help="as in FROM, like debian:bookworm")
     added.add_argument("source", metavar="FOLDER", help="or a tar of one, as debootstrap and `docker export` make it")
-    bases("ls", "bases:ls", "list bases")
+    wide(bases("ls", "bases:ls", "list bases"))
     removed = bases("rm", "bases:rm", "delete a base")
     removed.add_argument("name", metavar="NAME")
     destructive(removed)

@@ -101,7 +101,7 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
     import inspect
     import logging
 
-    from sbxtui.cli.call import ACTOR, Call, can_open_dashboard, with_flags
+    from sbxtui.cli.call import ACTOR, Call, can_open_dashboard, left_out_flags, with_flags
     from sbxtui.settings import load
     from sbxtui.wiring import Services
 
@@ -119,6 +119,8 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
     gc.enable()
     services = Services(settings, actor=ACTOR, context_name=args.context)
     try:
+        if said := left_out_flags(args, services):
+            out.note(f"note: {said}")
         result = run(Call(args, settings, out, services))
         if inspect.iscoroutine(result):
             result = asyncio.run(_until_told(result, out))

@@ -89,7 +89,7 @@ async def doctor(call: Call) -> int:
         launch = configured(client, client.file(_scope(call, client), Path.cwd()))
     else:
         launch = _launch(call, client)
-    return show.checks(call.out, await examine(launch, at_home("~")))
+    return show.checks(call.out, await examine(launch, at_home("~"), call.out.progress))
 
 
 def _client(call: Call) -> Client:

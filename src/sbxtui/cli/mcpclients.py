@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sbxtui.cli.call import ACTOR, Call
+from sbxtui.cli.fitting import Cut
 from sbxtui.core.clients import Allowed, Answer, Approval, McpClient
 from sbxtui.core.text import iso, short_age
 
 _PREFIX = "mcp:"
 _NOBODY = "no client is connected: `sbx mcp config --client NAME --write` tells one of this server"
+
+_CUTS = (Cut("CLIENT", 16), Cut("CALLS", 0), Cut("LAST CALL", 10), Cut("RESULT", 8), Cut("RESULT", 0), Cut("AGE", 0))
+# What a person is asked for stays longest: it is what the answer hangs on.
+_CALL_CUTS = (Cut("OF", 8), Cut("ASKS FOR", 24), Cut("OF", 0), Cut("ASKS FOR", 8))
 
 
 def ls(call: Call) -> int:
@@ -31,14 +36,15 @@ def ls(call: Call) -> int:
         for one in found
     ]
     heads = ("CLIENT", "STATE", "LAST CALL", "RESULT", "CALLS", "AGE")
-    call.out.table(heads, rows, names=[one.actor.removeprefix(_PREFIX) for one in found], empty=_NOBODY)
+    names = [one.actor.removeprefix(_PREFIX) for one in found]
+    call.out.table(heads, rows, cuts=_CUTS, is_wide=call.args.wide, names=names, empty=_NOBODY)
     if waiting and not (call.out.is_json or call.out.is_quiet):
         call.out.line("")
         asked = [
             (str(one.id), one.actor.removeprefix(_PREFIX), f"{one.tool} {one.words}", short_age(one.expires_at - now))
             for one in waiting
         ]
-        call.out.table(("CALL", "OF", "ASKS FOR", "LEFT"), asked)
+        call.out.table(("CALL", "OF", "ASKS FOR", "LEFT"), asked, cuts=_CALL_CUTS, is_wide=call.args.wide)
         call.out.note("`sbx mcp approve CALL` lets one go on, `sbx mcp deny CALL` refuses it")
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sbxtui.cli.adder import Adder
+from sbxtui.cli.adder import Adder, wide
 
 _FLAG = "--mcp"
 _SAYS = {
@@ -51,7 +51,7 @@ def add_mcp_verbs(add: Adder) -> None:
     for parser in (config, doctor):
         parser.add_argument("--client", default="", metavar="CLIENT", help=_CLIENTS)
         parser.add_argument("--scope", default="", choices=["user", "project"], help="whose file (default: yours)")
-    verbs("ls", "mcpclients:ls", "list connected clients, what each asked for last, and what waits for you")
+    wide(verbs("ls", "mcpclients:ls", "list connected clients, what each asked for last, and what waits for you"))
     for name, help_text in _SAYS.items():
         parser = verbs(name, f"mcpclients:{name}", help_text)
         parser.add_argument("mcp_client", metavar="CLIENT", help="name or process")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from sbxtui.cli.call import Call
+from sbxtui.cli.fitting import Cut
 from sbxtui.core.text import counted
 from sbxtui.services.rehearsal import FaultRule, Rehearsal
 
 _COLUMNS = ("ID", "KIND", "OPERATION", "RATE", "SEED", "AMOUNT", "LEFT", "FIRED")
+_CUTS = (Cut("OPERATION", 12), Cut("SEED", 0), Cut("RATE", 0), Cut("LEFT", 0), Cut("OPERATION", 0), Cut("AMOUNT", 0))
 
 
 async def add(call: Call) -> int:
@@ -31,7 +33,8 @@ async def ls(call: Call) -> int:
     if not found:
         call.out.note("no faults: all that goes wrong now is real")
         return 0
-    call.out.table(_COLUMNS, [_row(rule) for rule in found])
+    rows, names = [_row(rule) for rule in found], [rule.id for rule in found]
+    call.out.table(_COLUMNS, rows, cuts=_CUTS, is_wide=call.args.wide, names=names)
     return 0
 
 

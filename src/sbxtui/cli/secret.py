@@ -7,10 +7,13 @@ import sys
 from sbxtui.cli.asking import ask_hidden
 from sbxtui.cli.call import Call
 from sbxtui.cli.envfile import own_value
+from sbxtui.cli.fitting import Cut
 from sbxtui.cli.stdin import read_stdin
 from sbxtui.core.errors import UsageError
 from sbxtui.core.secrets import MAX_VALUE_CHARS, check_key
 from sbxtui.services.secrets import SecretState
+
+_CUTS = (Cut("GOES TO", 16), Cut("PLACEHOLDER", 0), Cut("SECRET", 16), Cut("GOES TO", 8))
 
 
 async def set_(call: Call) -> int:
@@ -36,6 +39,8 @@ async def ls(call: Call) -> int:
     call.out.table(
         ("SECRET", "GOES TO", "PLACEHOLDER"),
         rows,
+        cuts=_CUTS,
+        is_wide=call.args.wide,
         names=[one.key for one in found],
         empty=f"`{row.name}` has no secrets",
     )

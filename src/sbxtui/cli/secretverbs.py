@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sbxtui.cli.adder import Adder
+from sbxtui.cli.adder import Adder, wide
 
 
 def add_secret_verbs(add: Adder) -> None:
@@ -23,6 +23,7 @@ def add_secret_verbs(add: Adder) -> None:
         "--from-env", nargs="?", const="", default=None, metavar="VAR", help="take your variable KEY, or VAR"
     )
     listed = verbs("ls", "secret:ls", "list them, without their values")
+    wide(listed)
     listed.add_argument("sandbox", metavar="SANDBOX", help="name, id, or unique prefix")
     removed = verbs("rm", "secret:rm", "take one back; nothing carries it from then on")
     removed.add_argument("sandbox", metavar="SANDBOX", help="name, id, or unique prefix")

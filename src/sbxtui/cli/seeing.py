@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sbxtui.cli import show
 from sbxtui.cli.call import Call
+from sbxtui.cli.output import terminal_columns
 from sbxtui.core.documents import event_json
 from sbxtui.core.errors import SandboxNotFound
 from sbxtui.core.model import Event, Registration
@@ -101,4 +102,4 @@ def _print(call: Call, batch: list[Event]) -> None:
         if call.out.is_json:
             call.out.json(event_json(event))
         else:
-            call.out.line(show.event_line(event))
+            call.out.line(show.event_line(event, 0 if call.args.wide else terminal_columns()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sbxtui.cli.adder import Adder, Arguments, wide
-from sbxtui.cli.argtypes import count, seconds, usd
+from sbxtui.cli.argtypes import count, no_zero_seconds, seconds, usd
 
 
 def add_seeing_verbs(add: Adder) -> None:
@@ -40,7 +40,9 @@ def _costs(add: Adder) -> None:
     )
     awake.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX", help="name, id, or unique prefix")
     awake.add_argument("--until", default="", metavar="job|TIME", help="while a job runs; or 2h, or 2026-01-31T12:00")
-    awake.add_argument("--deadline", type=seconds, default=0.0, metavar="S", help="in any case no longer (default: 8h)")
+    awake.add_argument(
+        "--deadline", type=no_zero_seconds, default=0.0, metavar="S", help="in any case no longer (default: 8h)"
+    )
     awake.add_argument("--budget", type=usd, default=None, metavar="USD", help="nor for more than this")
     awake.add_argument("--stop", action="store_true", help="let it fall asleep again")
 
@@ -85,5 +87,6 @@ def _usage(add: Adder) -> None:
     events = add("events", "seeing:events", "who did what")
     events.add_argument("--follow", action="store_true", help="go on as events happen")
     events.add_argument("--tail", type=count, default=50, metavar="N", help="the last N (default 50)")
+    wide(events)
     events.add_argument("sandbox", nargs="?", default="", metavar="SANDBOX")
     add("doctor", "seeing:doctor", "check this machine, the context and the isolation")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sbxtui.cli.fitting import GAP, Cut, padded
-from sbxtui.cli.output import Output
+from sbxtui.cli.fitting import GAP, Cut, padded, shortened, wrapped
+from sbxtui.cli.output import Output, terminal_columns
 from sbxtui.core.isolation import short_isolation
 from sbxtui.core.jobs import Job
 from sbxtui.core.model import Event, Sandbox
@@ -65,14 +65,15 @@ def sandbox_row(sandbox: Sandbox, cost: Cost | None = None, *, is_wide: bool = F
     )
 
 
-def event_line(event: Event) -> str:
-    """An event on one line for people."""
+def event_line(event: Event, width: int = 0) -> str:
+    """An event on one line for people; of a terminal `width` cells wide no more than there is room for."""
     columns = ((event.kind, 17), (event.subject, 16), (event.actor, 10))
     texts = [padded(harmless_line(text), width) for text, width in columns]
     told = {key: reason_words(value) if key == "reason" else value for key, value in event.data.items()}
     data = " ".join(f"{key}={_listed(value)}" for key, value in told.items() if value not in ("", None))
     when = f"{event.at.astimezone():%Y-%m-%d %H:%M:%S}"
-    return GAP.join([when, *texts, harmless_line(data, limit=220)]).rstrip()
+    line = GAP.join([when, *texts, harmless_line(data, limit=220)]).rstrip()
+    return shortened(line, width) if width else line
 
 
 def _listed(value: object) -> str:
@@ -90,10 +91,12 @@ def checks(out: Output, found: Sequence[Check]) -> int:
     """Show findings about this machine; the exit code is 1 when something is broken."""
     if out.is_json:
         out.json([{"name": one.name, "status": one.status, "words": one.words, "hint": one.hint} for one in found])
+    width = terminal_columns()
     for one in found:
-        out.line(f"{_MARKS[one.status]}  {one.name:<12} {one.words}")
-        if one.hint:
-            out.line(f"      {'':<12} hint: {one.hint}")
+        for head, words in ((f"{_MARKS[one.status]}  {one.name:<12} ", one.words), (" " * 19, f"hint: {one.hint}")):
+            if words != "hint: ":
+                for line in wrapped(harmless_line(words, limit=_WIDE_REASON), head, width):
+                    out.line(line)
     return 1 if any(one.status == "fail" for one in found) else 0
 
 

@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime
 
 from sbxtui.cli.call import Call, stopped_words
+from sbxtui.cli.fitting import Cut
 from sbxtui.cli.syncreview import first_of
 from sbxtui.core.errors import Incomplete, SbxError, UsageError
 from sbxtui.core.model import Registration
@@ -21,6 +22,10 @@ from sbxtui.store.links import Link, Wanted
 
 _SHOW_EVERY_S = 1.0
 _SHOWN = 10
+COLUMNS = ("SANDBOX", "STATE", "MODE", "FOLDER")
+CUTS = (Cut("FOLDER", 24), Cut("STATE", 16), Cut("MODE", 0), Cut("SANDBOX", 16), Cut("FOLDER", 8), Cut("STATE", 8))
+CONFLICT_COLUMNS = ("PATH", "HERE", "SANDBOX")
+CONFLICT_CUTS = (Cut("PATH", 24), Cut("HERE", 10), Cut("SANDBOX", 10), Cut("PATH", 12), Cut("HERE", 0))
 _NO_SYNC = "no synced folders: `sbx sync SANDBOX` keeps this one in a sandbox"
 
 
@@ -58,9 +63,8 @@ async def ls(call: Call) -> int:
         call.out.json([_link_json(link) for link in links])
     else:
         rows = [(link.sandbox, _state(link), str(link.spec.get("mode")), str(link.spec.get("root"))) for link in links]
-        call.out.table(
-            ("SANDBOX", "STATE", "MODE", "FOLDER"), rows, names=[link.sandbox for link in links], empty=_NO_SYNC
-        )
+        names = [link.sandbox for link in links]
+        call.out.table(COLUMNS, rows, cuts=CUTS, is_wide=call.args.wide, names=names, empty=_NO_SYNC)
     return 0
 
 
@@ -128,7 +132,10 @@ async def conflicts(call: Call) -> int:
         call.out.json([one.as_json() for one in found])
     else:
         rows = [(one.path_text, one.local_words, one.guest_words) for one in found]
-        call.out.table(("PATH", "HERE", "SANDBOX"), rows, names=[one.path_text for one in found], empty="no conflicts")
+        names = [one.path_text for one in found]
+        call.out.table(
+            CONFLICT_COLUMNS, rows, cuts=CONFLICT_CUTS, is_wide=call.args.wide, names=names, empty="no conflicts"
+        )
     return 0
 
 

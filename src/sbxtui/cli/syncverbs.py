@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from sbxtui.cli.adder import Adder, Arguments, destructive
+from sbxtui.cli.adder import Adder, Arguments, destructive, wide
 
 _PLAIN = (
     ("status", "how a sync is"),
     ("pause", "carry nothing over for now"),
     ("stop", "end a sync and forget what both sides agreed on; no file is touched"),
     ("flush", "wait until everything saved by now is in the sandbox"),
-    ("conflicts", "paths both sides changed, each left as it is"),
 )
-VERBS = frozenset({"start", "ls", "resume", "pull", "diff", "resolve", "undo", *(name for name, _ in _PLAIN)})
+VERBS = frozenset({"start", "ls", "conflicts", "resume", "pull", "diff", "resolve", "undo"}) | {
+    name for name, _ in _PLAIN
+}
 VALUE_FLAGS = frozenset({"--to", "--mode", "--keep", "--on-conflict", "--as-branch", "--as-patch"})
 
 
@@ -23,9 +24,10 @@ def add_sync_verbs(add: Adder) -> None:
         detail="`sbx sync SANDBOX [DIR]` carries over each change as it is saved, until Ctrl-C.",
     )
     _add_start(verbs)
-    verbs("ls", "sync:ls", "list synced folders")
+    wide(verbs("ls", "sync:ls", "list synced folders"))
     for name, help_text in _PLAIN:
         _of_sandbox(verbs(name, f"sync:{name}", help_text))
+    wide(_of_sandbox(verbs("conflicts", "sync:conflicts", "paths both sides changed, each left as it is")))
     _add_consents(_of_sandbox(verbs("resume", "sync:resume", "go on; after a halt, compare anew and delete nothing")))
     _add_review(verbs)
 

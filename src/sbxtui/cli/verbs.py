@@ -7,6 +7,7 @@ from sbxtui.cli.argtypes import (
     count,
     label_pair,
     memory_mib,
+    no_zero_seconds,
     one_or_more,
     passed_variable,
     path,
@@ -148,7 +149,7 @@ def _commands(add: Adder) -> None:
         )
         parser.add_argument("--tty", "-t", action="store_true", help="run it on a terminal; -it is yours")
         _place(parser, *(["--workdir", "-w"] if parser is execute else []))
-        parser.add_argument("--timeout", type=seconds, default=None, metavar="S", help="kill it with all its children")
+        parser.add_argument("--timeout", type=no_zero_seconds, metavar="S", help="kill it with all its children")
     execute.add_argument("--no-flush", action="store_true", help="do not wait until a synced folder is in the sandbox")
     execute.add_argument("--detach", "-d", action="store_true", help="print the job's id and leave it running")
     env_help = "a variable; K alone passes on yours"

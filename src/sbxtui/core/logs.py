@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from sbxtui.core.errors import UsageError
+from sbxtui.core.linesearch import is_found
 from sbxtui.core.text import harmless_line, parse_duration_s
 
 # Of one line that has no end, so much is one.
@@ -182,14 +183,18 @@ class LogQuery:
         return self.grep is None and not self.job and self.until is None
 
     def wants(self, line: LogLine) -> bool:
-        """Whether a line is one of them, whatever `tail` says."""
+        """Whether a line is one of them, whatever `tail` says.
+
+        Raises:
+            UsageError: `grep` comes to no end on it.
+        """
         if self.since is not None and line.at < self.since:
             return False
         if self.until is not None and line.at > self.until:
             return False
         if self.job and not (line.job.startswith(self.job) or (self.job == GUEST and not line.is_output)):
             return False
-        return self.grep is None or self.grep.search(line.text) is not None
+        return self.grep is None or is_found(self.grep, line.text)
 
 
 @dataclass(slots=True)

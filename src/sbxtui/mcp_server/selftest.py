@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,13 @@ _START_S, _CALL_S = 30.0, 60.0
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-async def examine(launch: Launch, home: Path) -> list[Check]:
+async def examine(launch: Launch, home: Path, tell: Callable[[str], None]) -> list[Check]:
     """Start a server and ask it.
 
     Args:
         launch: How.
         home: Of the person: all that clients are sure to pass on.
+        tell: Hears what is being done, for it may take long.
 
     Returns:
         What was found; a server that does not start is a finding, too.
@@ -40,7 +41,8 @@ async def examine(launch: Launch, home: Path) -> list[Check]:
     with tempfile.TemporaryFile("w+") as errors:
         try:
             async with asyncio.timeout(_START_S + _CALL_S):
-                checks += await _asked(launch, env, errors)
+                tell(f"starting it with nothing but HOME and PATH, at most {_START_S:.0f} s")
+                checks += await _asked(launch, env, errors, tell)
         except (Exception, TimeoutError) as exc:  # noqa: BLE001 - whatever keeps a server from answering is the finding
             errors.seek(0)
             said = harmless_line(errors.read()[-2_000:]) or f"{type(exc).__name__}: {exc}"
@@ -48,7 +50,7 @@ async def examine(launch: Launch, home: Path) -> list[Check]:
     return checks
 
 
-async def _asked(launch: Launch, env: Mapping[str, str], errors: Any) -> list[Check]:
+async def _asked(launch: Launch, env: Mapping[str, str], errors: Any, tell: Callable[[str], None]) -> list[Check]:
     server = StdioServerParameters(command=launch.command, args=list(launch.args), env=dict(env), cwd="/")
     info = Implementation(name="sbx-doctor", version=__version__)
     async with Client(stdio_client(server, errlog=errors), client_info=info, read_timeout_seconds=_CALL_S) as client:
@@ -60,6 +62,7 @@ async def _asked(launch: Launch, env: Mapping[str, str], errors: Any) -> list[Ch
             Check("tools", "ok" if tools else "fail", counted(len(tools), "tool")),
         ]
         if any(tool.name == "runtime_check" for tool in tools):
+            tell(f"asking it what works here, at most {_CALL_S:.0f} s")
             found += _reported(await client.call_tool("runtime_check", {}))
         return found
 

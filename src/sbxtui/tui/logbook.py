@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from sbxtui.core.errors import UsageError
+from sbxtui.core.linesearch import is_found
 from sbxtui.core.logs import LogLine, LogSource
 from sbxtui.core.text import harmless
 from sbxtui.tui.widgets.transcript import Kind, Transcript
@@ -23,18 +25,28 @@ _Kept = tuple[datetime, str, str, str, str, int]
 
 @dataclass(slots=True)
 class Look:
-    """How lines are shown. `job` is a job's id or `guest`; `width` wraps at so many cells, 0 does not."""
+    """How lines are shown. `job` is a job's id or `guest`; `width` wraps at so many cells, 0 does not. `gave_up` says
+    why the pattern was taken back, if it was.
+    """
 
     pattern: re.Pattern[str] | None = None
     job: str = ""
     has_times: bool = True
     width: int = 0
+    gave_up: str = ""
 
     def wants(self, line: LogLine) -> bool:
         """Whether a line is shown."""
         if self.job and (line.job != self.job if self.job != "guest" else line.is_output):
             return False
-        return self.pattern is None or self.pattern.search(line.text) is not None
+        if self.pattern is None:
+            return True
+        try:
+            return is_found(self.pattern, line.text)
+        except UsageError as exc:
+            # One such line is enough: the next would hold up the screen as long again.
+            self.pattern, self.gave_up = None, exc.message
+            return True
 
     def text(self, line: LogLine) -> str:
         """A line as it is shown, on one or more lines."""

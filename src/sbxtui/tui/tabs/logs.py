@@ -103,6 +103,7 @@ class LogsTab(LogWork):
         if not self.is_about(message.key) or message.source is not self.source:
             return
         self.book.add(message.lines)
+        self._tell_if_given_up()
         self._error = message.error
         self.view.wake()
         if message.error is not None:
@@ -199,7 +200,16 @@ class LogsTab(LogWork):
 
     def _redraw(self) -> None:
         self.view.show(self.book.redraw())
+        self._tell_if_given_up()
         self._say()
+
+    def _tell_if_given_up(self) -> None:
+        """All lines are shown again where the pattern takes too long."""
+        look = self.book.look
+        if look.gave_up:
+            self.main.tell(look.gave_up, "warning")
+            look.gave_up = ""
+            self.view.show(self.book.redraw())
 
     def keys_moved(self) -> None:
         """The line below says keys."""
