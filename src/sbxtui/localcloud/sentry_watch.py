@@ -40,8 +40,10 @@ _OF_THE_GUEST = {
 }
 # Numbers a note may tell; more is no size of anything.
 _MOST_BYTES, _MOST_PIDS = 1 << 53, 1 << 31
-# Looking for files without a name costs a look at every open one.
-_UNLINKED_EVERY_S = 0.5
+# Looking for files without a name costs a look at every open one, of which a kernel has a thousand: it is done when
+# their disk has become fuller by this, else now and then.
+_UNLINKED_EVERY_S, _IDLE_UNLINKED_EVERY_S = 0.5, 10.0
+_FULLER_BYTES = 64 * 1024
 # A kernel's own memory, and what is gone before the sandbox itself has ended who takes it.
 _KERNEL_BYTES = 96 * MIB
 _HEAP_BYTES, _HEAP_STEP_BYTES = 32 * MIB, 8 * MIB
@@ -74,6 +76,7 @@ class SentryWatch:
     _control_used: int = 0
     _unlinked: int = 0
     _unlinked_at: float = 0.0
+    _free_then: int = 0
     _was_control_over: bool = False
     _count: int = 0
     _counted_at: float = 0.0
@@ -214,9 +217,10 @@ class SentryWatch:
 
     def _unlinked_bytes(self) -> int:
         """Files of the control folder's disk that have no name any more and are held open."""
-        now = time.monotonic()
-        if now - self._unlinked_at >= _UNLINKED_EVERY_S:
-            self._unlinked_at = now
+        now, free = time.monotonic(), _free_bytes(self.control_dir)
+        is_fuller = self._free_then - free >= _FULLER_BYTES
+        if now - self._unlinked_at >= (_UNLINKED_EVERY_S if is_fuller else _IDLE_UNLINKED_EVERY_S):
+            self._unlinked_at, self._free_then = now, free
             with contextlib.suppress(OSError):
                 self._unlinked = unlinked_bytes(self._openers(), self.control_dir.stat().st_dev)
         return self._unlinked
@@ -245,6 +249,13 @@ def _belongs(path: Path) -> bool:
     except OSError:
         return False
     return stat.S_IFMT(info.st_mode) == kind and info.st_blocks * 512 <= size_bytes
+
+
+def _free_bytes(folder: Path) -> int:
+    with contextlib.suppress(OSError):
+        info = os.statvfs(folder)
+        return info.f_bfree * info.f_frsize
+    return 0
 
 
 def _bounded(told: Any, most: int) -> int:
