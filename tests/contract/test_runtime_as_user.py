@@ -13,7 +13,10 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 USER_ID = 1500
-SUITES = ("test_runtime_contract.py", "test_runtime_limits.py", "test_runtime_attacks.py", "test_runtime_marks.py")
+SUITES = (
+    *("test_runtime_contract.py", "test_runtime_limits.py", "test_runtime_attacks.py", "test_runtime_marks.py"),
+    "test_own_root.py",
+)
 
 
 def _python_for_user() -> str | None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sandboxes import Place, RunningSandbox, make_place, require_runtime, running
+from sbxtui.localcloud.ownroot import LAYERS
+from tests.support.sandboxes import Place, RunningSandbox, make_place, require_own_root, require_runtime, running
 
 CANARY = "canary-3d1f7c"
 
@@ -175,6 +176,30 @@ EMULATED = {
     "fewer chances to be killed": "a number nobody outside reads",
 }
 
+# Where the root is the sandbox's own, this is done in it, and the host's is not touched.
+_TO_ITSELF = {
+    "read /etc/shadow": "its own, without passwords",
+    "write /usr/x": "its own",
+    "write /etc/passwd": "its own",
+    "write /bin/x": "its own",
+    "write /lib/x": "its own",
+    "root of the first process": "its own, empty",
+}
+# In a build there is root, over files of its own alone.
+_AS_ROOT = {
+    "call setuid root": "says that it did, as all that changes users",
+    "capabilities": "over files of its own",
+    "a process with capabilities": "over files of its own",
+    "a name for uid 0": "its own user's",
+}
+OWN_ROOT, BUILD = "bubblewrap, own root", "bubblewrap, build"
+ANSWERED: Mapping[str, Mapping[str, str]] = {
+    "gvisor": EMULATED,
+    "bubblewrap": {},
+    OWN_ROOT: _TO_ITSELF,
+    BUILD: {**_TO_ITSELF, **_AS_ROOT},
+}
+
 _PRELUDE = """
 import ctypes, fcntl, os, pty, socket, subprocess, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -228,15 +253,20 @@ _AT_ONCE = 25
 _CONTROL = "no attack"
 
 
-@pytest.fixture(scope="module", params=("gvisor", "bubblewrap"))
+@pytest.fixture(scope="module", params=ANSWERED)
 def results(request: pytest.FixtureRequest, images_dir: Path) -> Iterator[dict[str, str]]:
     """What every attack printed, run one after another in one sandbox of a tier beside another one."""
-    require_runtime(request.param, images_dir)
+    require_runtime(request.param.partition(",")[0], images_dir)
+    if "," in request.param:
+        require_own_root(images_dir)
     with make_place(images_dir) as place:
         yield asyncio.run(_attack(place, request.param))
 
 
-async def _attack(place: Place, runtime: str) -> dict[str, str]:
+async def _attack(place: Place, tier: str) -> dict[str, str]:
+    runtime = tier.partition(",")[0]
+    if tier == OWN_ROOT:
+        (place.spec().sandbox_dir / LAYERS).mkdir(parents=True)
     outside = place.root / "outside"
     outside.mkdir(mode=0o755)
     (outside / "credentials").write_text(CANARY)
@@ -259,9 +289,9 @@ async def _attack(place: Place, runtime: str) -> dict[str, str]:
         }
         async with (
             running(place.spec("neighbour", runtime)),
-            running(place.spec(runtime=runtime, pids_max=128)) as sandbox,
+            running(place.spec(runtime=runtime, pids_max=128, is_build=tier == BUILD)) as sandbox,
         ):
-            said = {"tier": runtime}
+            said = {"tier": tier}
             for some in _batched((*ATTACKS, OPEN_A_DEVICE)):
                 said |= await _try(sandbox, some, words)
             return said
@@ -291,10 +321,14 @@ async def _try(sandbox: RunningSandbox, attacks: Sequence[Attack], words: Mappin
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_an_attack_on_the_host_is_blocked(attack: Attack, results: dict[str, str]) -> None:
     said = results[attack.name]
-    if results["tier"] == "gvisor" and attack.name in EMULATED:
-        assert CANARY not in said, EMULATED[attack.name]
+    if (why := ANSWERED[results["tier"]].get(attack.name)) is not None:
+        assert CANARY not in said, why
         return
     assert said == "", attack.python
+
+
+def test_nothing_was_written_into_this_machines_own_system(results: dict[str, str]) -> None:
+    assert not [path for path in ("/usr/x", "/bin/x", "/lib/x") if Path(path).exists()], results["tier"]
 
 
 def test_a_device_node_made_inside_opens_no_device(results: dict[str, str]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -182,3 +184,96 @@ def test_a_ready_hook_that_is_not_ready_fails_the_build(scene: Scene, answer: st
     assert build(scene, name, files, hooks=hooks) == "CREATE_FAILED"
     (row, _) = scene.call("list_microvm_image_builds", imageIdentifier=IMAGE + name, imageVersion="1.0")["items"]
     assert row["stateReason"] == reason
+
+
+SAYS = """\
+import http.server, subprocess
+class App(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        said = subprocess.run(["/bin/sh", "-c", open("/srv/app/look").read()], capture_output=True, text=True)
+        body = (said.stdout + said.stderr).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *words):
+        pass
+http.server.ThreadingHTTPServer(("0.0.0.0", 8080), App).serve_forever()
+"""
+ANYWHERE = """\
+FROM sbx-base
+WORKDIR /srv/app
+COPY --chmod=755 tool /usr/local/bin/tool
+COPY app.py control look ./
+RUN useradd -m someone && chown -R someone /srv/app && mkdir /opt/gone && touch /opt/gone/old /etc/made
+RUN rm -r /opt/gone && mkdir /opt/gone && touch /opt/gone/new && tool >> /etc/made
+RUN mkdir -p pack/DEBIAN pack/usr/share/packed && cp control pack/DEBIAN/ && echo packed > pack/usr/share/packed/file \
+    && dpkg-deb -b pack x.deb && dpkg -i x.deb && rm -r pack
+USER someone
+CMD ["python3", "app.py"]
+"""
+LOOK = """\
+cat /etc/made /usr/share/packed/file; ls /opt/gone; dpkg-query -W -f '${Status}' sbx-packed; echo
+grep -c ^someone: /etc/passwd; tool > /usr/bin/mine && cat /usr/bin/mine
+"""
+CONTROL = "Package: sbx-packed\nVersion: 1\nArchitecture: all\nMaintainer: nobody <a@b.c>\nDescription: nothing\n"
+
+
+@pytest.mark.long
+def test_steps_write_the_whole_root_and_sandboxes_see_and_write_it(scene: Scene) -> None:
+    """Facts 3.2, docker build, and 4.2, the app's own root."""
+    tool = "#!/bin/sh\necho tooled\n"
+    files = {"Dockerfile": ANYWHERE, "control": CONTROL, "tool": tool}
+    state = build(scene, "anywhere", {**files, "app.py": SAYS, "look": LOOK})
+    said = build_log(scene, "anywhere")
+    if "only /work" in said:
+        pytest.skip(said.splitlines()[0])
+    assert state == "CREATED", said
+    expected = ["tooled", "packed", "new", "install", "ok", "installed", "1", "tooled"]
+    # Both go on from the same, and neither sees what the other writes.
+    for _ in range(2):
+        assert get(launch(scene, "anywhere")).text.split() == expected
+    assert build(scene, "anywhere-2", {**files, "app.py": SAYS, "look": LOOK}) == "CREATED"
+    assert "the first 6 steps were done before" in build_log(scene, "anywhere-2")
+
+
+@pytest.mark.long
+def test_a_build_reaches_what_it_may_and_its_log_says_what_was_refused(scene: Scene) -> None:
+    """Fact 5.1: egress omitted is the internet."""
+    fetch = "import urllib.request; print(urllib.request.urlopen('http://{}/', timeout=20).read().decode())"
+    with served(b"from the host") as port:
+        place = f"host.sbx.internal:{port}"
+        files = {"Dockerfile": f'FROM sbx-base\nRUN ["python3", "-c", "{fetch.format(place)}"]\n'}
+        assert build(scene, "usual", files) == "CREATE_FAILED"
+        said = build_log(scene, "usual")
+        assert "network: internet" in said and f"{place} was refused" in said, said
+        asked = {"network": f"allow={place}"}
+        assert scene.raw("PUT", "/sbx/v1/images/allowed/network", asked).status == 200
+        assert build(scene, "allowed", files) == "CREATED", build_log(scene, "allowed")
+        assert "from the host" in build_log(scene, "allowed")
+        assert scene.raw("PUT", "/sbx/v1/images/allowed/network", {"network": "all"}).status == 400
+
+
+@contextlib.contextmanager
+def served(body: bytes) -> Iterator[int]:
+    """A server on this machine's loopback; its port."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -46,6 +46,8 @@ async def build(call: Call) -> int:
         hook_port=call.settings.hook_port if args.hooks else 0,
     )
     plane = await call.services.planes.open_for_change(call.services.context)
+    if args.network:
+        await imagebuild.set_network(call.services.planes, plane.context, order.name, args.network)
     built = await imagebuild.build(plane, order, call.out.note)
     call.out.result({"name": built.name, "arn": built.arn, "version": built.version, "memory_mib": built.memory_mib})
     call.out.line(built.arn)

@@ -54,6 +54,8 @@ def _build(images: Adder) -> None:
     flag.add_argument("--role", default="", metavar="ARN", help="that builds it (needed on AWS)")
     env_help = "environment of the image's program; K alone passes on yours"
     flag.add_argument("--env", type=passed_variable, action="append", default=[], metavar="K=V", help=env_help)
+    network = "what its RUN may reach: none, internet (the default) or allow=HOST:PORT,… (local)"
+    flag.add_argument("--network", default="", metavar="NETWORK", help=network)
     hooks = "have the platform call the hooks of our guest (--hooks) or none (--no-hooks, the default)"
     flag.add_argument("--hooks", action="store_true", help=hooks)
     flag.add_argument("--no-hooks", dest="hooks", action="store_false", help="see --hooks")

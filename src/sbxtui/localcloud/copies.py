@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.localcloud.keeper_place import remove_trees, run_program
+from sbxtui.localcloud.ownroot import LAYERS, UPPER
 from sbxtui.localcloud.spec import write_private
 
 MEMORY, FILES = "memory", "files"
@@ -22,7 +23,7 @@ MEMORY, FILES = "memory", "files"
 COPY_FOLDER = "copied"
 _DONE = "done.json"
 # What a sandbox's files are, where they are the host's.
-_FILE_FOLDERS = ("work", "home")
+_FILE_FOLDERS = ("work", "home", UPPER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,16 @@ def copy_files(source: Path, prepared: Mapping[str, str], target: Path) -> None:
         OSError: It cannot be, or not all of it; nothing of `target` is left.
     """
     with _made_whole(target) as folder:
-        present = [str(source / name) for name in _FILE_FOLDERS if (source / name).is_dir()]
-        if present and run_program(["/bin/cp", "-a", "--reflink=auto", "--", *present, str(folder)]) != 0:
-            raise OSError("its files could not be copied: the disk may be full, or a folder closed to its owner")
+        _copy_trees(["-a", "--reflink=auto"], [source / name for name in _FILE_FOLDERS], folder)
+        # Nobody ever writes to layers: another name of each file will do.
+        _copy_trees(["-a", "--link"], [source / LAYERS], folder)
         finish_copy(folder, FILES, prepared)
+
+
+def _copy_trees(options: Sequence[str], trees: Sequence[Path], folder: Path) -> None:
+    present = [str(tree) for tree in trees if tree.is_dir()]
+    if present and run_program(["/bin/cp", *options, "--", *present, str(folder)]) != 0:
+        raise OSError("its files could not be copied: the disk may be full, or a folder closed to its owner")
 
 
 def copy_again(copy: Copy, target: Path) -> None:
@@ -92,7 +99,7 @@ def copy_again(copy: Copy, target: Path) -> None:
 
 def take_files(sandbox_dir: Path) -> None:
     """Make the files of the copy in a sandbox's folder those of the sandbox; what was begun before is finished."""
-    for name in _FILE_FOLDERS:
+    for name in (*_FILE_FOLDERS, LAYERS):
         copied = sandbox_dir / COPY_FOLDER / name
         if copied.is_dir():
             remove_trees([sandbox_dir / name])

@@ -31,6 +31,7 @@ from sbxtui.localcloud.keeper_end import EndRecord, Watch, limit_of_end, say, wr
 from sbxtui.localcloud.keeper_freeze import Freezer, ask_to_end
 from sbxtui.localcloud.keeper_log import GuestLog
 from sbxtui.localcloud.keeper_place import (
+    HELD,
     DroppedUid,
     hold_tree,
     lock_patiently,
@@ -93,10 +94,10 @@ class Keeper:
             write_private(self._spec.spec_file, self._spec.to_json())
         self._spec.keeper_socket.parent.mkdir(parents=True, exist_ok=True)
         self._control = Control(self._spec.keeper_socket, self._selector, self._serve)
-        tree_lock = -1
+        held: list[int] = []
         try:
             self._spec = replace(self._spec, prepared=find_beginning(self._spec).prepared)
-            tree_lock = hold_tree(Path(self._spec.prepared["image_tree"]))
+            held += [hold_tree(Path(self._spec.prepared[name])) for name in HELD if name in self._spec.prepared]
             self._start()
             self._bridge_watch.begin()
         except (SbxError, OSError, KeyError) as exc:
@@ -106,8 +107,8 @@ class Keeper:
         while self._exit is None:
             self._turn()
         self._finish()
-        if tree_lock >= 0:
-            os.close(tree_lock)
+        for descriptor in held:
+            os.close(descriptor)
         return 0
 
     def _start(self, *, is_same_boot: bool = False) -> None:

@@ -16,15 +16,19 @@ from typing import Any
 from sbxtui.core.errors import Conflict, GuestUnreachable, RuntimeUnavailable, SbxError
 from sbxtui.core.text import harmless
 from sbxtui.localcloud.cgroups import expect_joining
+from sbxtui.localcloud.copies import COPY_FOLDER
 from sbxtui.localcloud.duplex import Duplex
 from sbxtui.localcloud.imagetree import ensure_image_tree
 from sbxtui.localcloud.keeper_kill import kill_keeper
 from sbxtui.localcloud.keeper_start import open_bridge
 from sbxtui.localcloud.nursery import Nursery
+from sbxtui.localcloud.ownroot import LAYERS, has_own_root
 from sbxtui.localcloud.runtimes.base_python import interpreter_in
 from sbxtui.localcloud.runtimes.choose import choose_runtime
 from sbxtui.localcloud.runtimes.gvisor_choice import digest_of
 from sbxtui.localcloud.runtimes.interpreter import choose_interpreter
+from sbxtui.localcloud.runtimes.own_root_probe import own_root_problem
+from sbxtui.localcloud.runtimes.system_root import system_root
 from sbxtui.localcloud.spec import ExitInfo, KeeperStatus, SandboxSpec, read_exit, write_private
 
 START_TIMEOUT_S = 30.0
@@ -249,6 +253,9 @@ def prepare(spec: SandboxSpec) -> SandboxSpec:
         interpreter = interpreter_in(spec.base_dir, parent)
     else:
         interpreter = choose_interpreter(parent, is_uid_dropped=drops_uid)
+    is_own = has_own_root(spec) or (spec.sandbox_dir / COPY_FOLDER / LAYERS).is_dir()
+    if is_own and (problem := own_root_problem(choice.probe.path, parent)):
+        raise RuntimeUnavailable(f"it has a root of its own, which cannot be had here: {problem}")
     return replace(
         spec,
         prepared={
@@ -259,6 +266,7 @@ def prepare(spec: SandboxSpec) -> SandboxSpec:
             "host_python": str(Path(sys.executable).resolve()),
             **interpreter.to_map(),
             **({"base": str(spec.base_dir)} if spec.base_dir is not None else {}),
+            **({"system": str(system_root(parent))} if is_own and spec.base_dir is None else {}),
         },
     )
 

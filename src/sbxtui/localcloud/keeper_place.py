@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from sbxtui.core.errors import RuntimeUnavailable
+from sbxtui.localcloud.ownroot import LAYERS, SCRATCH, UPPER, has_own_root, layers_of
 from sbxtui.localcloud.shown import ShownUse
 from sbxtui.localcloud.spec import SandboxSpec
 from sbxtui.localcloud.treewalk import open_up
@@ -26,7 +27,9 @@ _UID_TRIES = 1000
 _LOCK_TIMEOUT_S = 1.0
 GUEST_FOLDERS = ("work", "home", "tmp")
 # What a sandbox is started from: by runsc, with the files that are written inside, or to go on; and what it is shown.
-RUNTIME_FOLDERS = ("gvisor", "microvm", "saved", "copied", "shown")
+RUNTIME_FOLDERS = ("gvisor", "microvm", "saved", "copied", "shown", UPPER, SCRATCH, LAYERS)
+# Folders that several sandboxes share, by their names among what a spec has prepared.
+HELD = ("image_tree", "system")
 _FEW_FILES = 64
 
 
@@ -95,13 +98,20 @@ def lock_patiently(spec: SandboxSpec) -> int | None:
     return lock
 
 
+def guest_folders(spec: SandboxSpec) -> tuple[str, ...]:
+    """What of its folder on the host the sandbox itself writes to."""
+    return (*GUEST_FOLDERS, UPPER) if has_own_root(spec) else GUEST_FOLDERS
+
+
 def make_folders(spec: SandboxSpec, uid: int | None) -> None:
     """Create what the runtime binds into the sandbox, owned by the uid it runs as.
 
     Raises:
         RuntimeUnavailable: A folder above is closed to that uid.
     """
-    folders = [spec.sandbox_dir / name for name in GUEST_FOLDERS] + [spec.control_dir]
+    is_own = has_own_root(spec)
+    folders = [spec.sandbox_dir / name for name in guest_folders(spec)] + [spec.control_dir]
+    folders += [spec.sandbox_dir / SCRATCH] if is_own else []
     spec.sandbox_dir.mkdir(parents=True, exist_ok=True)
     spec.sandbox_dir.chmod(0o700 if uid is None else 0o711)
     remove_trees([spec.control_dir])
@@ -111,6 +121,10 @@ def make_folders(spec: SandboxSpec, uid: int | None) -> None:
         if uid is not None:
             _give(folder, uid)
     if uid is not None:
+        for folder in [spec.sandbox_dir / LAYERS, *layers_of(spec.sandbox_dir)] if is_own else []:
+            # What is in them is shared with others, and shown to each as its own.
+            folder.mkdir(exist_ok=True)
+            os.chown(folder, uid, uid)
         for folder in {folder.parent: folder for folder in folders}.values():
             _open_way(folder)
     ShownUse.of(spec).make()

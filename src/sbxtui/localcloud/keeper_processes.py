@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -192,8 +192,8 @@ def stop_all(list_processes: Callable[[], dict[int, Process]]) -> tuple[set[int]
     return ours, False
 
 
-def unlinked_bytes(pids: Iterable[int], device: int) -> int:
-    """Files on a device that have no name any more and are still open in one of the processes: they fill it as well."""
+def unlinked_bytes(pids: Iterable[int], devices: Collection[int]) -> int:
+    """Files on devices that have no name any more and are still open in one of the processes: they fill it as well."""
     total = 0
     seen: set[int] = set()
     for pid in pids:
@@ -201,7 +201,7 @@ def unlinked_bytes(pids: Iterable[int], device: int) -> int:
             for descriptor in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - there may be a thousand: no Path objects
                 with contextlib.suppress(OSError):
                     info = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116 - as above
-                    if info.st_nlink == 0 and info.st_dev == device and info.st_ino not in seen:
+                    if info.st_nlink == 0 and info.st_dev in devices and info.st_ino not in seen:
                         seen.add(info.st_ino)
                         total += info.st_blocks * 512
     return total

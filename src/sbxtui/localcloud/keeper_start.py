@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.localcloud.cgroups import Cgroup
-from sbxtui.localcloud.keeper_place import GUEST_FOLDERS
+from sbxtui.localcloud.keeper_place import guest_folders
 from sbxtui.localcloud.limits import MIB, Limits
 from sbxtui.localcloud.runtimes.base import Runtime, Started, StartRequest, job_path
 from sbxtui.localcloud.runtimes.process import free_ports
@@ -112,7 +112,8 @@ def watchdog_of(started: Started, request: StartRequest, *, kill_sandbox: Callab
         limits=started.host_limits or request.limits,
         cgroup=request.cgroup,
         tmpfs_dirs=started.tmpfs_dirs,
-        disk_dirs=tuple(spec.sandbox_dir / name for name in GUEST_FOLDERS),
+        disk_dirs=tuple(spec.sandbox_dir / name for name in guest_folders(spec)),
+        disk_views=started.disk_views,
         control_dir=spec.control_dir,
         shown=ShownUse.of(spec),
     )

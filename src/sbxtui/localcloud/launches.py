@@ -45,14 +45,13 @@ def check_launch(params: Mapping[str, Any], world: World) -> CatalogImage:
 def check_build_egress(arn: str) -> None:
     """Refuse an egress that no build here can be meant to have.
 
-    The internet is what the platform's builds have anyhow, so that naming it changes nothing: a build here has no
-    network either way, and its log says so.
+    The internet is what builds have anyhow, so that naming it changes nothing.
 
     Raises:
         Fault: 400.
     """
     if managed_name(arn, "EGRESS") is None:
-        raise faults.validation("The local cloud builds without a network; leave connectors of the account out")
+        raise faults.validation("The local cloud builds by no connector of the account; leave those out")
 
 
 def new_record(

@@ -89,6 +89,22 @@ DENIED_X86_64: dict[str, int] = {
     "userfaultfd": 323,
     "vhangup": 153,
 }
+# Where all files and processes are one user's: what gives them to another does nothing, and says that it did.
+FAKED_X86_64: dict[str, int] = {
+    "chown": 92,
+    "fchown": 93,
+    "lchown": 94,
+    "fchownat": 260,
+    "setuid": 105,
+    "setgid": 106,
+    "setreuid": 113,
+    "setregid": 114,
+    "setgroups": 116,
+    "setresuid": 117,
+    "setresgid": 119,
+    "setfsuid": 122,
+    "setfsgid": 123,
+}
 _CLONE, _CLONE3, _IOCTL, _SOCKET, _SOCKETPAIR = 56, 435, 16, 41, 53
 
 
@@ -105,8 +121,10 @@ def is_supported() -> bool:
     return platform.machine() == "x86_64"
 
 
-def build_filter() -> bytes:
+def build_filter(*, fakes_users: bool = False) -> bytes:
     """The filter as an array of `struct sock_filter`, as `bwrap --seccomp` reads it.
+
+    With `fakes_users`, what `FAKED_X86_64` names succeeds without effect, as in a build.
 
     Raises:
         RuntimeUnavailable: The architecture's table is not tested, so no isolation is claimed on it.
@@ -126,6 +144,8 @@ def build_filter() -> bytes:
     ]
     for number in sorted(DENIED_X86_64.values()):
         steps += [_Step(_JUMP_EQUAL, number, jump_false=1), _refuse(errno.EPERM)]
+    for number in sorted(FAKED_X86_64.values()) if fakes_users else ():
+        steps += [_Step(_JUMP_EQUAL, number, jump_false=1), _refuse(0)]
     # clone3 hides its flags behind a pointer; libraries fall back to clone when it does not exist.
     steps += [_Step(_JUMP_EQUAL, _CLONE3, jump_false=1), _refuse(errno.ENOSYS)]
     steps += _when(

@@ -222,7 +222,7 @@ class SentryWatch:
         if now - self._unlinked_at >= (_UNLINKED_EVERY_S if is_fuller else _IDLE_UNLINKED_EVERY_S):
             self._unlinked_at, self._free_then = now, free
             with contextlib.suppress(OSError):
-                self._unlinked = unlinked_bytes(self._openers(), self.control_dir.stat().st_dev)
+                self._unlinked = unlinked_bytes(self._openers(), {self.control_dir.stat().st_dev})
         return self._unlinked
 
     def _openers(self) -> list[int]:

@@ -11,11 +11,14 @@ from sbxtui.localcloud.bases.store import BaseStore
 from sbxtui.localcloud.catalog import Catalog, CatalogImage
 from sbxtui.localcloud.connectors.api import ConnectorApi
 from sbxtui.localcloud.connectors.records import ConnectorStore
+from sbxtui.localcloud.egress.policies import PolicyStore
 from sbxtui.localcloud.extensions import Extension, Extensions
 from sbxtui.localcloud.fleet import Fleet
 from sbxtui.localcloud.history import Lagging
 from sbxtui.localcloud.images.api import ImageApi
 from sbxtui.localcloud.images.builder import Builder
+from sbxtui.localcloud.images.network import PREFIX as IMAGES
+from sbxtui.localcloud.images.network import BuildNetworks
 from sbxtui.localcloud.images.records import ImageStore
 from sbxtui.localcloud.images.shelf import ImageShelf
 from sbxtui.localcloud.images.tags import TagApi
@@ -88,11 +91,12 @@ class Shop:
     def services(self, fleet: Fleet, world: World, extensions: Mapping[str, Extension]) -> Services:
         """Who answers for each service; what an earlier process left of builds is settled first."""
         self._fleet = fleet
+        networks = BuildNetworks(PolicyStore(self._options.local_dir / "build-network"))
         shelf = self._shelf = ImageShelf(
             world.catalog,
             self._store,
             self._account,
-            Builder(world, self._store, self._objects, self._bases).build,
+            Builder(world, self._store, self._objects, self._bases, networks).build,
             fleet.records,
             check_build_egress,
             self._scale,
@@ -105,7 +109,8 @@ class Shop:
         log_store = LogStore(self._options.local_dir / "logs")
         logs = LogsApi(fleet.records, world.sandbox_dir, shelf.build_logs, log_store)
         bases = BaseApi(self._bases, self._options.trees / ".images", shelf.bases)
-        beside = Extensions({FAULTS: FaultApi(self.rehearsal.book), BASES: bases, **extensions})
+        own: dict[str, Extension] = {FAULTS: FaultApi(self.rehearsal.book), BASES: bases, IMAGES: networks}
+        beside = Extensions({**own, **extensions})
         return Services(api, beside, logs, S3Api(self._objects, REGION), self.rehearsal)
 
     async def close(self) -> None:

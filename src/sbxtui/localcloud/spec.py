@@ -43,6 +43,7 @@ class SandboxSpec:
         hostname: What the sandbox takes itself for, where it has names of its own.
         job_uid: Runs jobs as this uid in images that hold several; None: as the guest.
         images_dir: Where image trees are kept; None: `.images` beside `sandbox_dir`.
+        is_build: A step of a build is done in it: all of its root can be written, and its user is root.
         prepared: Filled in by `start_keeper`: the image tree, interpreter and programs this sandbox is started with.
     """
 
@@ -65,6 +66,7 @@ class SandboxSpec:
     job_uid: int | None = None
     images_dir: Path | None = None
     base_dir: Path | None = None
+    is_build: bool = False
     prepared: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -53,7 +53,8 @@ _UNASKED_SHARE = 0.05
 class Watched:
     """The sandbox as the watchdog needs it. `root` is the keeper's child, `boot` the guest's first process.
 
-    `tmpfs_dirs` are the sandbox's tmpfs mounts as the host reaches them, `disk_dirs` what counts as its disk.
+    `tmpfs_dirs` are the sandbox's tmpfs mounts as the host reaches them, `disk_dirs` what counts as its disk, and
+    `disk_views` other file systems through which it writes there.
     `control_dir` is writable inside as well and holds the bridge's socket, nothing else.
     """
 
@@ -63,6 +64,7 @@ class Watched:
     cgroup: Cgroup
     tmpfs_dirs: tuple[str, ...]
     disk_dirs: tuple[Path, ...]
+    disk_views: tuple[str, ...]
     control_dir: Path
     shown: ShownUse
 
@@ -279,10 +281,17 @@ class Watchdog:
         if not self._disk.is_whole:
             # What hides from being counted is taken for too much.
             used = max(used, self.watched.limits.disk_bytes + 1)
-        used += unlinked_bytes(processes, self.watched.disk_dirs[0].stat().st_dev) + self._filled
+        used += unlinked_bytes(processes, self._devices()) + self._filled
         now = time.monotonic()
         self._disk.used, self._disk.free_at_scan = used, free
         self._disk.scanned_at, self._disk.scan_s = now, now - started
+
+    def _devices(self) -> set[int]:
+        devices = {self.watched.disk_dirs[0].stat().st_dev}
+        for view in self.watched.disk_views:
+            with contextlib.suppress(OSError):
+                devices.add(os.stat(view).st_dev)  # noqa: PTH116 - of a process that may end any time
+        return devices
 
     def _record(self, limit: str, process: Process | None, used: int, allowed: int) -> None:
         self.kill_count += 1

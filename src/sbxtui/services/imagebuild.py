@@ -16,10 +16,13 @@ from pathlib import Path
 from sbxtui.control import imagebuilds
 from sbxtui.control.api import ControlApi
 from sbxtui.control.cloudlogs import groups_of, is_runtime
+from sbxtui.control.extension import ask_local_cloud
+from sbxtui.core.egress import parse_network
 from sbxtui.core.errors import ImageNotFound, NotFound, SbxError, UsageError
-from sbxtui.core.model import ContextKind, ImageVersion
+from sbxtui.core.model import Context, ContextKind, ImageVersion
 from sbxtui.core.text import harmless_line
 from sbxtui.services.images import image_arn, version_number
+from sbxtui.services.planes import ControlPlanes
 
 DOCKERFILE = "Dockerfile"
 MAX_BYTES = 512 << 20
@@ -85,6 +88,23 @@ async def build(plane: ControlApi, order: BuildOrder, say: Callable[[str], None]
     version = await imagebuilds.begin(plane, request, is_new=not await _exists(plane, arn))
     await _until_built(plane, arn, version, log)
     return Built(arn, order.name, version, order.memory_mib)
+
+
+async def set_network(planes: ControlPlanes, context: Context, image: str, network: str) -> None:
+    """Settle what the next build of an image may reach: `none`, `internet` or `allow=RULE,…`.
+
+    Raises:
+        UsageError: It is no network, or one that builds on AWS cannot have.
+    """
+    policy = parse_network(network)
+    if context.kind is ContextKind.LOCAL:
+        cloud = await planes.local_cloud()
+        await ask_local_cloud(cloud, "PUT", f"/images/{image}/network", body={"network": policy.text})
+    elif not policy.is_internet:
+        raise UsageError(
+            f"a build on AWS reaches the internet, and cannot be held to `{policy.text}`",
+            hint="leave `--network` out, or build in the local context",
+        )
 
 
 async def to_prune(plane: ControlApi, *, keep: int) -> list[ImageVersion]:

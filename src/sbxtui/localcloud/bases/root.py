@@ -37,6 +37,9 @@ def make_root(source: Path, target: Path) -> None:
         if run_program(_command(source, building)) != 0:
             raise BadRoot(f"{source} cannot be read whole: it is damaged, not yours to read, or the disk is full")
         building.chmod(0o755)
+        if os.geteuid() == 0:
+            # All of it is one user's in a sandbox: what others own could not even be replaced there.
+            run_program(["/bin/chown", "-hR", "0:0", "--", str(building)])
         if not _has_shell(building):
             raise BadRoot(f"{source} has no /bin/sh: it is no root of a system")
         prepare_root(building)

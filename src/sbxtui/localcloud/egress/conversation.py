@@ -81,13 +81,16 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How names are looked up and addresses dialled, whom to trust where TLS is ours, and where a proxy is needed."""
+    """How names are looked up and addresses dialled, whom to trust where TLS is ours, and where a proxy is needed.
+    `own_sources` are hosts and ports, as `authority` writes them, that may be at any address.
+    """
 
     resolve: Resolve
     connect: Connect
     patience: Patience = field(default_factory=Patience)
     trust: Callable[[], ssl.SSLContext] = system_trust
     detour: Detour = field(default_factory=Detour)
+    own_sources: frozenset[str] = frozenset()
 
 
 class Refusal(Exception):
@@ -179,7 +182,8 @@ class Conversation:
                 if self._proxy is not None:
                     return await self._dial_proxy(asked, self._proxy)
                 async with asyncio.timeout(patience.lookup_s):
-                    addresses = await checked_addresses(asked.host, self._ways.resolve)
+                    is_own = authority(asked.host, asked.port) in self._ways.own_sources
+                    addresses = await checked_addresses(asked.host, self._ways.resolve, is_any=is_own)
                 async with asyncio.timeout(patience.dial_s):
                     duplex, address = await first_connection(addresses, asked.port, self._ways.connect)
                 return duplex, str(address)

@@ -81,8 +81,8 @@ def _look_up(name: str) -> list[Address]:
     return [ipaddress.ip_address(text) for text in dict.fromkeys(texts)]
 
 
-async def checked_addresses(host: str, resolve: Resolve) -> list[Address]:
-    """The addresses of a host that a sandbox may reach, in the resolver's order.
+async def checked_addresses(host: str, resolve: Resolve, *, is_any: bool = False) -> list[Address]:
+    """The addresses of a host that a sandbox may reach, in the resolver's order; with `is_any` they need not be public.
 
     Raises:
         Forbidden: There are none but such as it may not reach.
@@ -97,7 +97,7 @@ async def checked_addresses(host: str, resolve: Resolve) -> list[Address]:
         raise Unreached(f"the name cannot be resolved: {_words(exc)}") from exc
     if not found:
         raise Unreached("the name has no address")
-    good = [address for address in found if not why_not_public(address) and not _is_of_this_machine(address)]
+    good = [one for one in found if is_any or not (why_not_public(one) or _is_of_this_machine(one))]
     if not good:
         raise Forbidden("it leads to an address that is not public")
     return good[:_MAX_ADDRESSES]

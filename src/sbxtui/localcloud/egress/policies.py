@@ -30,6 +30,10 @@ class PolicyStore:
             log.error("%s: its network policy cannot be read, so it has none: %s", sandbox_id, exc)
             return NO_NETWORK
 
+    def has(self, sandbox_id: str) -> bool:
+        """Whether one is kept."""
+        return self._path(sandbox_id).exists()
+
     async def save(self, sandbox_id: str, policy: NetworkPolicy) -> None:
         """Keep a policy; durable on return.
 

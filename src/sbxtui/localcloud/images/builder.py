@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,8 @@ from sbxtui.core.model import SandboxState
 from sbxtui.core.text import harmless_line
 from sbxtui.localcloud.bases.store import BaseStore
 from sbxtui.localcloud.copies import MEMORY, find_copy
+from sbxtui.localcloud.egress.conversation import Ways
+from sbxtui.localcloud.egress.service import usual_ways
 from sbxtui.localcloud.guestcalls import GuestRefused
 from sbxtui.localcloud.images import recipe
 from sbxtui.localcloud.images.archive import BadArchive, unpack
@@ -22,14 +24,19 @@ from sbxtui.localcloud.images.buildlog import BuildLog
 from sbxtui.localcloud.images.context import pack
 from sbxtui.localcloud.images.dockerfile import DockerfileError
 from sbxtui.localcloud.images.layers import Layers, next_key
+from sbxtui.localcloud.images.network import BuildNetworks
 from sbxtui.localcloud.images.probation import BuildFailed, ask_until_done
 from sbxtui.localcloud.images.records import FAILED, INACTIVE, SUCCESSFUL, ImageStore, Version
+from sbxtui.localcloud.images.roots import OWN_ROOT_WORDS, ground_of, root_problem
 from sbxtui.localcloud.images.rules import s3_place
+from sbxtui.localcloud.images.sources import own_sources
+from sbxtui.localcloud.images.wayout import WayOut
 from sbxtui.localcloud.images.workshop import Task, Workshop
 from sbxtui.localcloud.program import Program, hooks_of
 from sbxtui.localcloud.programs import start_program
 from sbxtui.localcloud.records import Record
 from sbxtui.localcloud.runtimes.choose import find_runtime
+from sbxtui.localcloud.spec import SandboxSpec
 from sbxtui.localcloud.treewalk import usage_of
 from sbxtui.localcloud.world import World, image_env
 
@@ -57,6 +64,8 @@ class Builder:
     store: ImageStore
     objects: Objects
     bases: BaseStore
+    networks: BuildNetworks
+    make_ways: Callable[[], Ways] = usual_ways
 
     async def build(self, name: str, version: Version) -> Version:
         """Build one; it is SUCCESSFUL, or FAILED with the reason. What is said meanwhile is in its log."""
@@ -82,30 +91,16 @@ class Builder:
             raise BuildFailed("INTERNAL_PLATFORM_ERROR: images are built in isolated sandboxes only")
         told = image_env(name, self.world.catalog.arn_of(name), version.name, self.world.catalog.region)
         program = replace(_program_of(wanted, version, told), base=await asyncio.to_thread(self._base_of, wanted))
-        workshop = Workshop(self.world.spec_of(self._record(name, version, program)), self.world, said)
+        workshop = await self._workshop(name, version, program, said)
+        if workshop.spec.is_build:
+            # There is one user alone.
+            program = replace(program, user="")
         layers = Layers(self.store.trees_dir / "layers")
-        tasks = await asyncio.to_thread(_tasks_of, wanted, context, self._first_key(version, program))
-        done, begin_with = await asyncio.to_thread(layers.find_last, [task.key for task in tasks])
-        if done:
-            said.say(f"the first {done} steps were done before")
-        folder = self.store.folder_of(version.build_id)
-        if version.asked.get("egressNetworkConnectors"):
-            said.say("builds have no network here, whatever connector is named")
-        async with workshop.sandbox(begin_with) as keeper:
-            await workshop.do(tasks[done:], keeper, layers)
-            if program.argv:
-                await start_program(keeper.dial, program)
-            await ask_until_done(keeper.dial, program, "ready")
-            said.say("taking the snapshot")
-            kind = await keeper.copy(folder)
-        if "validate" in program.hooks:
-            said.say("starting from the snapshot, to validate it")
-            async with workshop.sandbox(find_copy(folder)) as keeper:
-                if program.argv:
-                    await start_program(keeper.dial, program)
-                await ask_until_done(keeper.dial, program, "validate")
+        first_key = await asyncio.to_thread(self._first_key, version, program, workshop.spec)
+        tasks = await asyncio.to_thread(_tasks_of, wanted, context, first_key)
+        kind = await _make(workshop, tasks, program, layers, self.store.folder_of(version.build_id))
         await asyncio.to_thread(layers.prune)
-        size = (await asyncio.to_thread(usage_of, folder)).size_bytes
+        size = (await asyncio.to_thread(usage_of, self.store.folder_of(version.build_id))).size_bytes
         said.say(f"done: {size} bytes")
         return version.with_changes(
             state=SUCCESSFUL,
@@ -114,6 +109,16 @@ class Builder:
             code_bytes=(await asyncio.to_thread(usage_of, context)).size_bytes,
             **({"memory_bytes": size} if kind == MEMORY else {"disk_bytes": size}),
         )
+
+    async def _workshop(self, name: str, version: Version, program: Program, said: BuildLog) -> Workshop:
+        """For a version, and a word in its log on what its steps may do."""
+        spec = self.world.spec_of(self._record(name, version, program))
+        problem = await asyncio.to_thread(root_problem, spec)
+        said.say(f"only /work, /home/sandbox and /tmp can be written: {problem}" if problem else OWN_ROOT_WORDS)
+        policy = await asyncio.to_thread(self.networks.take, name)
+        said.say(f"network: {policy.text}, by the proxy that http_proxy and https_proxy name")
+        way_out = WayOut(policy, replace(self.make_ways(), own_sources=await asyncio.to_thread(own_sources)))
+        return Workshop(replace(spec, is_build=not problem), self.world, said, way_out)
 
     def _fetch(self, version: Version, context: Path) -> None:
         try:
@@ -159,8 +164,32 @@ class Builder:
             program=program,
         )
 
-    def _first_key(self, version: Version, program: Program) -> str:
-        return next_key("", [self.world.runtime, version.memory_mib, bool(program.argv), program.base])
+    def _first_key(self, version: Version, program: Program, spec: SandboxSpec) -> str:
+        told = [self.world.runtime, version.memory_mib, bool(program.argv), program.base]
+        # What was built upon this machine's system is built anew when that has changed.
+        return next_key("", [*told, *([ground_of(spec)] if spec.is_build else [])])
+
+
+async def _make(workshop: Workshop, tasks: Sequence[Task], program: Program, layers: Layers, folder: Path) -> str:
+    """Do what is not done yet, and leave the result in a folder, tried if it wants to be; what kind of copy that is."""
+    done, begin_with = await asyncio.to_thread(layers.find_last, [task.key for task in tasks])
+    if done:
+        workshop.said.say(f"the first {done} steps were done before")
+    tasks, begin_with = await workshop.do_runs(tasks[done:], begin_with, layers)
+    async with workshop.sandbox(begin_with) as keeper:
+        await workshop.do(tasks, keeper, layers)
+        if program.argv:
+            await start_program(keeper.dial, program)
+        await ask_until_done(keeper.dial, program, "ready")
+        workshop.said.say("taking the snapshot")
+        kind = await workshop.keep(keeper, folder)
+    if "validate" in program.hooks:
+        workshop.said.say("starting from the snapshot, to validate it")
+        async with workshop.as_launched().sandbox(find_copy(folder)) as keeper:
+            if program.argv:
+                await start_program(keeper.dial, program)
+            await ask_until_done(keeper.dial, program, "validate")
+    return kind
 
 
 def _tasks_of(wanted: recipe.Recipe, context: Path, key: str) -> Sequence[Task]:

@@ -161,7 +161,7 @@ class _Stage:
             raise DockerfileError(f"line {one.line}: {one.keyword} needs a source and a target")
         *sources, target = words
         if remote := [source for source in sources if source.startswith(_REMOTE)]:
-            raise DockerfileError(f"line {one.line}: {remote[0]} is not in the archive, and builds have no network")
+            raise DockerfileError(f"line {one.line}: {remote[0]} is not in the archive: RUN can fetch it")
         if len(sources) > 1 and not target.endswith("/"):
             raise DockerfileError(f"line {one.line}: with several sources the target must end with /")
         is_folder = target.endswith("/") or target in (".", "..")

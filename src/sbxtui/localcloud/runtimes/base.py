@@ -81,6 +81,7 @@ class Started:
     """A started sandbox. `root_pid` is the keeper's child and is reaped by it; `boot_pid` is the guest's first
     process, which ends cleanly on SIGTERM.
 
+    `disk_views` are where file systems of its own are that take the disk's place, as the host reaches them.
     `kill_pids` end the whole sandbox when they get SIGKILL, in this order.
 
     With a kernel of its own the host sees no process of the guest: `boot_pid` is 0, `kernel` is how it is reached. With
@@ -91,6 +92,7 @@ class Started:
     boot_pid: int
     kill_pids: Sequence[int]
     tmpfs_dirs: tuple[str, ...] = ()
+    disk_views: tuple[str, ...] = ()
     kernel: OwnKernel | None = None
     host_limits: Limits | None = None
 

@@ -15,10 +15,20 @@ from sbxtui.core.errors import RuntimeUnavailable
 from sbxtui.localcloud import seccomp
 from sbxtui.localcloud.keeper_processes import child_pids
 from sbxtui.localcloud.limits import Limits, apply_process_limits
+from sbxtui.localcloud.ownroot import has_own_root
 from sbxtui.localcloud.runtimes.base import Interpreter, Probe, Started, StartRequest, guest_command
 from sbxtui.localcloud.runtimes.launch import Launch, launch
+from sbxtui.localcloud.runtimes.own_root import (
+    BUILD_TEXTS,
+    make_upper,
+    part_paths,
+    root_arguments,
+    show_layers,
+    tmpfs_paths,
+)
 from sbxtui.localcloud.runtimes.system_view import (
     CONTROL,
+    ETC_OF_OURS,
     GUEST_UID,
     HOME,
     TREE,
@@ -28,6 +38,7 @@ from sbxtui.localcloud.runtimes.system_view import (
     system_links,
 )
 from sbxtui.localcloud.shown import ShownUse
+from sbxtui.localcloud.spec import SandboxSpec
 
 _START_TIMEOUT_S = 10.0
 
@@ -64,6 +75,8 @@ class Bubblewrap:
         args_fd = memory_file(b"")
         held = [info_write, args_fd]
         try:
+            if has_own_root(spec):
+                make_upper(spec, request.uid)
             arguments, opened = _arguments(request, info_write)
             held += opened
             os.pwrite(args_fd, b"\0".join(part.encode() for part in arguments) + b"\0", 0)
@@ -86,11 +99,13 @@ class Bubblewrap:
         finally:
             for descriptor in held:
                 os.close(descriptor)
-        return _wait_for_init(pid, info_read)
+        return _wait_for_init(pid, info_read, spec)
 
 
 def _prepare(request: StartRequest) -> None:
     request.cgroup.join()
+    if has_own_root(request.spec):
+        show_layers(request)
     groups = request.cgroup.dirs
     apply_process_limits(request.limits, has_memory_cgroup="memory" in groups, has_cpu_cgroup="cpu" in groups)
 
@@ -98,23 +113,23 @@ def _prepare(request: StartRequest) -> None:
 def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int]]:
     """bwrap's options, and the descriptors they name (to be inherited, then closed)."""
     spec, limits = request.spec, request.limits
+    base, is_own = spec.prepared.get("base", ""), has_own_root(spec)
     interpreter = Interpreter.from_map(spec.prepared)
-    filter_fd = memory_file(seccomp.build_filter())
+    filter_fd = memory_file(seccomp.build_filter(fakes_users=spec.is_build))
     opened = [filter_fd]
-    arguments = ["--info-fd", str(info_fd), "--seccomp", str(filter_fd), *NAMESPACES]
-    base = spec.prepared.get("base", "")
-    arguments += ["--hostname", spec.hostname, *system_arguments(base)]
-    for path, text in etc_of_ours(spec.hostname, base).items():
+    arguments = ["--info-fd", str(info_fd), "--seccomp", str(filter_fd), *BARE]
+    arguments += [*(AS_ROOT if spec.is_build else _AS_USER), "--hostname", spec.hostname]
+    arguments += [*(root_arguments(spec) if is_own else system_arguments(base))]
+    for path, text in _etc_over(spec).items():
         opened.append(memory_file(text.encode()))
         arguments += ["--perms", "0644", "--ro-bind-data", str(opened[-1]), path]
     arguments += ["--proc", "/proc", "--dev", "/dev"]
     for path, source in ShownUse.of(spec).binds.items():
         arguments += ["--ro-bind", source, path]
     arguments += ["--perms", "1777", "--size", str(limits.shm_bytes), "--tmpfs", "/dev/shm"]
-    arguments += ["--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp"]
-    if not base:
-        arguments += ["--dir", "/var/lib", "--dir", "/var/cache", "--symlink", "/tmp", "/var/tmp"]
-    arguments += ["--dir", "/run"]
+    if not is_own:
+        arguments += ["--perms", "1777", "--size", str(limits.tmp_bytes), "--tmpfs", "/tmp", "--dir", "/run"]
+        arguments += [] if base else ["--dir", "/var/lib", "--dir", "/var/cache", "--symlink", "/tmp", "/var/tmp"]
     if interpreter.prefix:
         arguments += ["--ro-bind", interpreter.source, interpreter.prefix]
     arguments += ["--ro-bind", spec.prepared["image_tree"], TREE]
@@ -125,14 +140,29 @@ def _arguments(request: StartRequest, info_fd: int) -> tuple[list[str], list[int
     arguments += ["--bind", str(spec.control_dir), CONTROL]
     for name, value in request.env.items():
         arguments += ["--setenv", name, value]
-    return [*arguments, "--chdir", spec.workdir, "--remount-ro", "/dev", "--remount-ro", "/"], opened
+    arguments += ["--chdir", spec.workdir, "--remount-ro", "/dev", "--remount-ro", "/opt/sbx" if is_own else "/"]
+    return arguments, opened
 
 
-NAMESPACES = (
+def _etc_over(spec: SandboxSpec) -> dict[str, str]:
+    """Small files of `/etc` that are there whatever the system has."""
+    base = spec.prepared.get("base", "")
+    if not has_own_root(spec):
+        return etc_of_ours(spec.hostname, base)
+    # All others are the root's own, and may be written.
+    own = {**etc_of_ours(spec.hostname, "any"), "/etc/resolv.conf": ETC_OF_OURS["/etc/resolv.conf"]}
+    return own | (BUILD_TEXTS if spec.is_build else {})
+
+
+BARE = (
     *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try"),
     *("--disable-userns", "--die-with-parent", "--new-session"),
-    *("--uid", str(GUEST_UID), "--gid", str(GUEST_UID), "--cap-drop", "ALL", "--clearenv"),
+    *("--cap-drop", "ALL", "--clearenv"),
 )
+_AS_USER = ("--uid", str(GUEST_UID), "--gid", str(GUEST_UID))
+NAMESPACES = (*BARE, *_AS_USER)
+# Of all that root may, these are about files of its own alone.
+AS_ROOT = ("--uid", "0", "--gid", "0", "--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_FOWNER")
 
 
 def system_arguments(base: str = "") -> list[str]:
@@ -153,19 +183,22 @@ def memory_file(content: bytes) -> int:
     return descriptor
 
 
-def _wait_for_init(pid: int, info_read: int) -> Started:
+def _wait_for_init(pid: int, info_read: int, spec: SandboxSpec) -> Started:
     """Read the child's pid from bwrap and wait for what it starts in turn; kill all of it when that fails."""
-    above = 0
+    above, is_own = 0, has_own_root(spec)
     try:
         above = int(json.loads(_read_all(info_read))["child-pid"])
         deadline = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline:
             if (children := child_pids(above)) != []:
+                inside = f"/proc/{children[0]}/root"
+                in_memory = tmpfs_paths() if is_own else ("/tmp",)
                 return Started(
                     root_pid=pid,
                     boot_pid=children[0],
                     kill_pids=(above, pid),
-                    tmpfs_dirs=(f"/proc/{children[0]}/root/tmp", f"/proc/{children[0]}/root/dev/shm"),
+                    tmpfs_dirs=tuple(f"{inside}{path}" for path in (*in_memory, "/dev/shm")),
+                    disk_views=tuple(f"{inside}{path}" for path in part_paths(spec.prepared)) if is_own else (),
                 )
             if not Path(f"/proc/{above}").exists():
                 break

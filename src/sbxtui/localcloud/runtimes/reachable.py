@@ -32,6 +32,12 @@ def reachable_copy(name: str, program: Path, beside: Iterable[Path], copies_dir:
     return made_once(copies_dir / f"{name}-{digest_of(program)[:24]}", fill) / name
 
 
+def make_copies_dir(copies_dir: Path) -> None:
+    """A folder of such copies, through which everybody may pass."""
+    copies_dir.mkdir(parents=True, exist_ok=True)
+    copies_dir.chmod(0o711)
+
+
 def made_once(folder: Path, fill: Callable[[Path], None]) -> Path:
     """A folder that everybody may read; `fill` fills it where it is not there yet, and it is there whole or not at all.
 
@@ -39,10 +45,8 @@ def made_once(folder: Path, fill: Callable[[Path], None]) -> Path:
         OSError: The disk refuses, or `fill` did.
     """
     if not folder.is_dir():
-        copies_dir = folder.parent
-        copies_dir.mkdir(parents=True, exist_ok=True)
-        copies_dir.chmod(0o711)
-        building = Path(tempfile.mkdtemp(dir=copies_dir, prefix=".building-"))
+        make_copies_dir(folder.parent)
+        building = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".building-"))
         try:
             fill(building)
             make_readable(building)

@@ -18,7 +18,7 @@ _CONNECT = f"{TREE}/sbxguest/connect.py"
 
 # What a sandbox has for itself, whatever a base has there.
 _OF_SANDBOXES = frozenset({"proc", "sys", "dev", "tmp", "run", "work", "home", "root", "opt", "boot"})
-_ETC_FROM_HOST = (
+ETC_FROM_HOST = (
     "/etc/ssl",
     "/etc/ca-certificates",
     "/etc/pki",
@@ -62,7 +62,7 @@ def system_folders(base: str = "") -> dict[str, str]:
     paths = _of_base(base) if base else [Path("/usr"), *_top_folders()]
     found = [path for path in paths if path.exists() and not path.is_symlink()]
     if not base and readable_path(Path("/etc")):
-        found += [path for name in _ETC_FROM_HOST if _is_readable(path := Path(name))]
+        found += [path for name in ETC_FROM_HOST if _is_readable(path := Path(name))]
     return {_inside(path, base): str(path) for path in found}
 
 
