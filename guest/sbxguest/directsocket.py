@@ -51,7 +51,7 @@ class DirectSocket(WebSocketsSansIOProtocol, asyncio.BufferedProtocol):
         """Of `Direct`."""
         if not self.close_sent and not self.disconnected and not self.transport.is_closing():
             self._gatherer = self._gatherer or Gatherer(self.transport)
-            self._gatherer.write(framed(parts, is_masked=False))
+            self._gatherer.write(framed(parts))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Of asyncio."""

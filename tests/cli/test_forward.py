@@ -174,6 +174,9 @@ def test_a_detached_forward_survives_its_process_and_ends_when_told_to(sbx: Sbx,
     port = told["local_port"]
     assert echoes(port)
     assert (listed(sbx, served)["detached"], listed(sbx, served)["running"]) == (True, True)
+    taken = sbx("forward", served, f"{port}:8000")
+    assert (taken.code, f"the forward of port 7000 of `{served}`" in taken.err) == (3, True)
+    assert f"`sbx forward stop {served} {port}`" in taken.err
     runner = json.loads((sbx.home / "state" / "runner.json").read_text())["identity"]
     os.kill(int(runner.partition(":")[0]), signal.SIGKILL)
     until(lambda: not refuses(port) and echoes(port))

@@ -75,6 +75,23 @@ def test_what_follows_an_upgrade_or_is_no_http_passes_as_it_is() -> None:
         assert passed(raw) == (raw, None)
 
 
+@pytest.mark.parametrize("blank", [b"\r\n", b"\r\n\r\n"])
+@pytest.mark.parametrize("first", [b"", OWN, POST])
+def test_empty_lines_before_a_request_pass_and_it_is_judged_all_the_same(blank: bytes, first: bytes) -> None:
+    whole = first + blank + OWN
+    assert passed(whole) == passed(*(whole[at : at + 1] for at in range(len(whole)))) == (whole, None)
+    for bad, status in ((REBOUND, 421), (CROSS, 403)):
+        whole = first + blank + bad
+        assert passed(whole) == passed(*(whole[at : at + 1] for at in range(len(whole)))) == (first + blank, status)
+
+
+@pytest.mark.parametrize("key", [b"\r", b"\n", b"\r\n"])
+def test_who_types_an_empty_line_into_a_server_of_another_protocol_does_not_wait(key: bytes) -> None:
+    follower = Follower(Gate())
+    assert (follower.feed(key), follower.is_holding) == (key, False)
+    assert follower.feed(b"\x00hello\r\n" + REBOUND) == b"\x00hello\r\n" + REBOUND
+
+
 def test_half_a_request_is_none_and_half_a_line_of_something_else_is_passed_at_the_end() -> None:
     assert passed(OWN + OWN[:-2]) == (OWN, None)
     assert passed(OWN[:-2]) == (b"", None)

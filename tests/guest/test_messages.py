@@ -9,12 +9,12 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import CLIENT, SERVER, Protocol
 
 from sbxguest.mux.frames import Part
-from sbxguest.mux.messages import MessageReader, framed
+from sbxguest.mux.messages import PLAIN_KEY, MessageReader, framed, new_key
 from sbxguest.wire import MAX_MESSAGE_BYTES
 
 
-def packed(parts: list[Part], *, is_masked: bool) -> bytes:
-    return b"".join(framed(parts, is_masked=is_masked))
+def packed(parts: list[Part], *, is_masked: bool, key: bytes = b"") -> bytes:
+    return b"".join(framed(parts, (key or new_key()) if is_masked else b""))
 
 
 SIZES = st.sampled_from([0, 1, 125, 126, 300, 65_535, 65_536, 70_000])
@@ -41,20 +41,21 @@ class Heard:
             fed[:] = bytes(len(fed))
 
 
-@given(st.lists(SIZES, max_size=6), st.booleans(), st.lists(st.integers(0, 2**20), max_size=8))
+@given(st.lists(SIZES, max_size=6), st.booleans(), st.lists(st.integers(0, 2**20), max_size=8), st.booleans())
 def test_what_messages_carry_comes_out_as_it_went_in_wherever_it_is_cut(
-    sizes: list[int], is_masked: bool, cuts: list[int]
+    sizes: list[int], is_masked: bool, cuts: list[int], are_plain_between: bool
 ) -> None:
+    key = iter([b"", PLAIN_KEY] * 3 if are_plain_between else [b""] * 6)
     made = [bytes([number % 251]) * size for number, size in enumerate(sizes, 7)]
     heard = Heard(is_masked=is_masked)
-    heard.feed(b"".join(packed([one[:5], one[5:]], is_masked=is_masked) for one in made), cuts)
+    heard.feed(b"".join(packed([one[:5], one[5:]], is_masked=is_masked, key=next(key)) for one in made), cuts)
     assert (heard.carried, heard.others) == (b"".join(made), [])
 
 
-@given(SIZES, st.booleans())
-def test_the_library_reads_what_is_packed(size: int, is_masked: bool) -> None:
-    reading = Protocol(SERVER if is_masked else CLIENT, max_size=None)
-    reading.receive_data(packed([memoryview(bytes(size)), b"end"], is_masked=is_masked))
+@given(SIZES, st.sampled_from([b"", PLAIN_KEY, b"key!"]))
+def test_the_library_reads_what_is_packed(size: int, key: bytes) -> None:
+    reading = Protocol(SERVER if key else CLIENT, max_size=None)
+    reading.receive_data(b"".join(framed([memoryview(bytes(size)), b"end"], key)))
     assert reading.events_received() == [Frame(Opcode.BINARY, bytes(size) + b"end")]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,7 +17,9 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+# The first is the smallest to fetch: it has no windows at all.
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
+PROGRAM = next(filter(None, map(shutil.which, _NAMES)), "")
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
 
 
@@ -51,6 +55,15 @@ class Page:
         while await self.value(expression) is not True:
             await asyncio.sleep(0.05)
 
+    async def is_soon(self, expression: str, within_s: float) -> bool:
+        """Whether an expression is true in the page before so much time has passed."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self.until(expression)
+        except TimeoutError:
+            return False
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Browser:
@@ -65,22 +78,28 @@ class Browser:
         while not (told.exists() and len(told.read_text().splitlines()) == 2):
             await asyncio.sleep(0.05)
         port, path = told.read_text().splitlines()
-        async with connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as control:
+        async with _connect(port, path) as control:
             target = (await Page(control).call("Target.createTarget", url="about:blank"))["targetId"]
             try:
-                async with connect(f"ws://127.0.0.1:{port}/devtools/page/{target}", max_size=None) as socket:
+                async with _connect(port, f"/devtools/page/{target}") as socket:
                     yield Page(socket)
             finally:
                 await Page(control).call("Target.closeTarget", targetId=target)
+
+
+def _connect(port: str, path: str) -> connect:
+    # A browser that starts on a busy machine is silent for longer than the library waits for a sign of life.
+    return connect(f"ws://127.0.0.1:{port}{path}", max_size=None, ping_interval=None, open_timeout=None)
 
 
 @contextmanager
 def running_browser(folder: Path) -> Iterator[Browser]:
     """A browser of its own; it may not answer yet."""
     words = [PROGRAM, *_FLAGS, f"--user-data-dir={folder}", "--remote-debugging-port=0", "about:blank"]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # The program may be a script that waits for the browser.
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield Browser(folder)
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -22,12 +22,15 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class Forwarded:
-    """An open forward. `asleep` is what the control plane says; `states` and `trouble` are what was told."""
+    """An open forward. `asleep` is what the control plane says, `explained` what it says instead of a failure; `states`
+    and `trouble` are what was told.
+    """
 
     asleep: asyncio.Event = field(default_factory=asyncio.Event)
     states: list[tuple[TunnelState, str]] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    explained: SbxError | None = None
     tunnel: Tunnel = field(init=False)
     port: Port = field(init=False)
 
@@ -72,7 +75,7 @@ async def forwarded(endpoint: str, remote_port: int, *, spec: ForwardSpec | None
         return scene.asleep.is_set()
 
     async def explain(error: SbxError) -> SbxError:
-        return error
+        return scene.explained or error
 
     scene.tunnel = Tunnel(
         endpoint, None, port=8080, verify=True, is_asleep=is_asleep, explain=explain, on_state=scene.told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -43,6 +44,7 @@ async def program(*words: str | Path, cwd: Path, port: int, user: str = "", **en
             break
         yield
     finally:
-        os.killpg(process.pid, 9)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
         await process.wait()
         log.close()

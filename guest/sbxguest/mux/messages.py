@@ -26,20 +26,26 @@ _HEAD = struct.Struct(">BB")
 _HEAD_TWO = struct.Struct(">BBH")
 _HEAD_EIGHT = struct.Struct(">BBQ")
 _KEY_BYTES = 4
+# A key that changes nothing, so that neither end goes through the bytes for it.
+PLAIN_KEY = bytes(_KEY_BYTES)
 
 
-def framed(parts: Sequence[Part], *, is_masked: bool) -> list[Part]:
-    """The frame of one binary message, in parts; clients mask theirs."""
-    size, mask = sum(map(len, parts)), _MASKED if is_masked else 0
+def new_key() -> bytes:
+    """A key for one message, that nobody can foretell."""
+    return os.urandom(_KEY_BYTES)
+
+
+def framed(parts: Sequence[Part], key: bytes = b"") -> list[Part]:
+    """The frame of one binary message, in parts; clients mask theirs by a key."""
+    size, mask = sum(map(len, parts)), _MASKED if key else 0
     if size < _TWO:
         head = _HEAD.pack(_FIN | _BINARY, mask | size)
     elif size < 1 << 16:
         head = _HEAD_TWO.pack(_FIN | _BINARY, mask | _TWO, size)
     else:
         head = _HEAD_EIGHT.pack(_FIN | _BINARY, mask | _EIGHT, size)
-    if not is_masked:
-        return [head, *parts]
-    key = os.urandom(_KEY_BYTES)
+    if not key or key == PLAIN_KEY:
+        return [head + key, *parts]
     if size < COPIED_BYTES:
         return [b"".join((head, key, apply_mask(b"".join(parts), key)))]
     # Large parts are not copied for it.
@@ -76,7 +82,7 @@ class MessageReader:
         self._held_bytes = 0
         self._wanted_bytes = 0
         self._left_bytes = 0
-        self._key = b""
+        self._key = PLAIN_KEY
         self._is_foreign = False
 
     def feed(self, data: Part) -> None:
@@ -163,7 +169,7 @@ class MessageReader:
             return 0
         size = len(payload)
         self._left_bytes -= size
-        if self._mask:
+        if self._key != PLAIN_KEY:
             payload = apply_mask(payload, self._key)
             if self._left_bytes:
                 self._key = _turned(self._key, size)

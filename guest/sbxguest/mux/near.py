@@ -21,6 +21,14 @@ class Socket(Protocol):
         ...
 
 
+def is_near(sock: Socket) -> bool:
+    """Whether the peer is on this machine."""
+    with contextlib.suppress(OSError):
+        peer = sock.getpeername()
+        return isinstance(peer, tuple) and str(peer[0]).startswith(_LOOPBACKS)
+    return False
+
+
 def tune(sock: Socket) -> None:
     """Have nobody guess how much the way to a peer on this machine carries.
 
@@ -28,6 +36,5 @@ def tune(sock: Socket) -> None:
     not for a network; and it holds for long.
     """
     with contextlib.suppress(OSError, AttributeError):
-        peer = sock.getpeername()
-        if isinstance(peer, tuple) and str(peer[0]).startswith(_LOOPBACKS):
+        if is_near(sock):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")

@@ -12,7 +12,7 @@ from sbxtui.core.errors import UsageError
 from sbxtui.core.model import Registration
 from sbxtui.core.ports import parse_mapping
 from sbxtui.core.text import harmless_line, short_age, short_size
-from sbxtui.services.forward.listeners import Bound, bind_all
+from sbxtui.services.forward.listeners import Bound
 from sbxtui.services.forward.model import (
     ForwardSpec,
     ForwardStatus,
@@ -45,7 +45,7 @@ async def start(call: Call) -> int:
         out.note(f"the image of `{row.name}` has no guest for a tunnel: HTTP and WebSocket pass, through its endpoint")
     specs = [replace(spec, mode=mode) for spec in specs]
     # Bound here also for `--detach`: a port that is taken is told now, by its holder's name.
-    bound = await asyncio.to_thread(bind_all, specs, any_port=call.args.any_port)
+    bound = await asyncio.to_thread(forwards.bind, specs, any_port=call.args.any_port)
     specs = [one.spec for one in bound]
     if call.args.detach:
         for one in bound:
@@ -157,6 +157,7 @@ class _Teller:
     def __init__(self, call: Call, name: str) -> None:
         self._out = call.out
         self._name = name
+        self._told = ""
 
     def port(self, port: OpenPort) -> None:
         """Something new listens in the sandbox."""
@@ -169,8 +170,14 @@ class _Teller:
         """The way to the sandbox has changed."""
         if self._out.is_json:
             self._out.json({"event": "state", "state": status.state, "reason": status.reason})
+        elif status.state == "up":
+            self._told = ""
         elif status.reason or status.state == "suspended":
-            self._out.note(f"{status.state}{f': {status.reason}' if status.reason else ''}")
+            words = f"{status.state}{f': {status.reason}' if status.reason else ''}"
+            # Each client that a suspended sandbox cannot answer asks again.
+            if words != self._told:
+                self._told = words
+                self._out.note(words)
 
     def trouble(self, words: str) -> None:
         """A connection came to nothing."""

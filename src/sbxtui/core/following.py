@@ -16,11 +16,15 @@ class Follower:
     Attributes:
         refusal: Why nothing passes any more.
         requests: How many have passed.
+        requests_http: Whether they are of HTTP.
+        is_raw: Whether what passes now is no request: it never was, or there was an upgrade.
     """
 
     def __init__(self, gate: Gate) -> None:
         self.refusal: Refusal | None = None
         self.requests = 0
+        self.requests_http = False
+        self.is_raw = False
         self._gate = gate
         self._door = Doorkeeper(gate)
         self._held = b""
@@ -59,7 +63,11 @@ class Follower:
         if isinstance(verdict, Refusal):
             self.refusal = verdict
             return 0
+        if verdict.is_blank:
+            return verdict.head_bytes
         self.requests += 1
+        self.is_raw = verdict.body == "close"
+        self.requests_http = verdict.request is not None
         self._body = framing_of(verdict.body)
         if self._body.is_done:
             self._body = None

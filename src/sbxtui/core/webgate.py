@@ -40,14 +40,19 @@ class Passed:
     """What passes.
 
     Attributes:
-        head_bytes: Of a request's head; 0 for what is no HTTP.
+        head_bytes: Of a request's head, or of empty lines before one; 0 for what is no HTTP.
         body: What follows it, as `framing_of` takes it; `close` is all that ever comes.
-        request: None for what is no HTTP.
+        request: None for what is none.
     """
 
     head_bytes: int
     body: int | str | None
     request: RequestHead | None = None
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is nothing but empty lines: what follows them begins anew."""
+        return self.request is None and self.head_bytes > 0
 
 
 _RAW = Passed(0, "close")
@@ -80,6 +85,10 @@ class Gate:
         """
         if is_first and data[:1] == _TLS_HELLO:
             return self._judge_tls(data)
+        if blank := _blank_bytes(data, is_first=is_first):
+            return Passed(blank, 0)
+        if data == b"\r":
+            return None
         line, newline, _ = data.partition(b"\n")
         if not newline:
             return _RAW if is_first and data and not _may_become_http(line) else _too_long(data)
@@ -191,6 +200,20 @@ def _host_of(authority: str) -> str:
         return split_authority(authority, default_port=80)[0]
     except ValueError:
         return ""
+
+
+def _blank_bytes(data: bytes, *, is_first: bool) -> int:
+    """How many bytes of empty lines it begins with. Servers pass over those before a request.
+
+    At the beginning of a connection, line ends are also what somebody types into a server that speaks no HTTP and
+    answers each: half of one must not wait for its rest.
+    """
+    if is_first:
+        return len(data) - len(data.lstrip(b"\r\n"))
+    at = 0
+    while data.startswith(b"\r\n", at):
+        at += 2
+    return at
 
 
 def _too_long(data: bytes) -> Refusal | None:

@@ -14,6 +14,8 @@ import secrets
 import ssl
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from typing import Protocol
+from weakref import WeakSet
 
 from websockets.exceptions import ConnectionClosed
 
@@ -48,6 +50,14 @@ class TunnelState(StrEnum):
     PARKED = "suspended"
     DOWN = "link down"
     GONE = "gone"
+
+
+class Caller(Sink, Protocol):
+    """Who has a connection through a tunnel."""
+
+    def on_asleep(self, why: str) -> None:
+        """The sandbox is suspended, and what was sent while it is does not wake it. Raises nothing."""
+        ...
 
 
 class Tunnel:
@@ -91,16 +101,19 @@ class Tunnel:
         self._pause_s = _BACKOFF_FIRST_S
         self._lost_at_s: float | None = None
         self._heard = False
+        self._calling: WeakSet[Caller] = WeakSet()
 
-    def open(self, port: int, sink: Sink) -> Stream:
+    def open(self, port: int, sink: Caller) -> Stream:
         """A connection to a port of the sandbox; see `Mux.open`."""
         stream = self.mux.open(port, sink)
         self._wanted.set()
         return stream
 
-    def wake(self) -> None:
+    def wake(self, caller: Caller) -> None:
         """This machine has a byte for the sandbox: worth waking it for."""
         self._has_bytes.set()
+        if self.state is not TunnelState.UP:
+            self._calling.add(caller)
 
     async def run(self) -> None:
         """Keep the tunnel for as long as this is not cancelled.
@@ -163,7 +176,11 @@ class Tunnel:
             raise error
         if isinstance(error, Conflict) and error is not failure:
             self._has_bytes.clear()
-            self._tell(TunnelState.PARKED, f"{error.message}; {error.hint}")
+            words = f"{error.message}; {error.hint}"
+            self._tell(TunnelState.PARKED, words)
+            callers, self._calling = self._calling, WeakSet()
+            for caller in callers:
+                caller.on_asleep(words)
         else:
             await self._fail(error.message)
 
@@ -210,6 +227,7 @@ class Tunnel:
         if self.state is not TunnelState.UP and self.mux.is_linked:
             self._lost_at_s = None
             self._pause_s = _BACKOFF_FIRST_S
+            self._calling.clear()
             self._tell(TunnelState.UP)
 
     async def _watch(self) -> None:

@@ -15,7 +15,6 @@ from sbxtui.mcp_server.params import Kind, Param
 from sbxtui.mcp_server.reply import Reply
 from sbxtui.mcp_server.tool import Effect, Tool, Toolset
 from sbxtui.services.awake import UNTIL_JOB, awake_spec
-from sbxtui.services.forward.listeners import bind_all
 from sbxtui.services.forward.model import facts_of, specs_of
 from sbxtui.services.sync.model import Mode
 from sbxtui.services.sync.spec import SyncSpec
@@ -68,7 +67,7 @@ async def forward(call: Call) -> Reply:
                 reserved={settings.hook_port: "the platform's hook port", settings.agent_port: "its guest's own"},
             )
             specs = [replace(spec, mode=mode) for spec in specs]
-            bound = await asyncio.to_thread(bind_all, specs, any_port="local_port" not in call.args)
+            bound = await asyncio.to_thread(forwards.bind, specs, any_port="local_port" not in call.args)
             for one in bound:
                 one.close()
             links = await forwards.detach(row, [one.spec for one in bound])

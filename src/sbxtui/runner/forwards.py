@@ -8,7 +8,6 @@ from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Registration
 from sbxtui.identity import own_identity
 from sbxtui.runner.serving import Duty, serve
-from sbxtui.services.forward.listeners import bind_all
 from sbxtui.services.forward.model import KIND, ForwardSpec
 from sbxtui.services.forward.sharedways import SharedWays
 from sbxtui.store.links import Link
@@ -25,7 +24,7 @@ async def _act(own: Services, row: Registration, link: Link) -> None:
     services = _shared[link.context]
     spec = ForwardSpec.of(link)
     await services.forwards.mode(row, spec.mode)
-    bound = await asyncio.to_thread(bind_all, [spec])
+    bound = await asyncio.to_thread(services.forwards.bind, [spec])
     if not await asyncio.to_thread(services.links.serve, link, str(own_identity())):
         bound[0].close()
         return

@@ -43,10 +43,15 @@ _CONNECTIONS_KEPT = 2
 
 
 class Guests:
-    """Connects to guests of one context."""
+    """Connects to guests of one context.
+
+    Attributes:
+        context_name: Which that is.
+    """
 
     def __init__(self, settings: Settings, context: Context, planes: ControlPlanes, tokens: TokenService) -> None:
         self._settings = settings
+        self.context_name = context.name
         self._context = context
         self._planes = planes
         self._tokens = tokens

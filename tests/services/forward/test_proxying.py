@@ -185,6 +185,7 @@ async def test_a_suspended_or_ended_sandbox_is_told_in_its_words() -> None:
     [
         (b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
         (GET + b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+        (b"\r\n" + GET + b"\r\nGET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
         (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
         (b"SSH-2.0-x\r\n", 400),
         (b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),

@@ -13,7 +13,6 @@ from sbxtui.core.ports import PortPair
 from sbxtui.core.text import harmless_line
 from sbxtui.home import Home
 from sbxtui.services.forward.forwards import Forwards
-from sbxtui.services.forward.listeners import bind_all
 from sbxtui.services.forward.model import ForwardSpec, Mode, facts_of, specs_of
 from sbxtui.services.ports import OpenPort, Ports
 from sbxtui.store.doorbell import LOOKING_POLL_S, Listener
@@ -154,19 +153,18 @@ class PortDesk:
         chosen = await self._forwards.mode(row, mode)
         pair = PortPair(remote_port if local_port is None else local_port, remote_port)
         (spec,) = specs_of([pair], bind="", hosts=(), origins=(), reserved=self._reserved, mode=chosen)
-        (link,) = await self._forwards.detach(row, [await asyncio.to_thread(_free, spec, local_port is None)])
+        (link,) = await self._forwards.detach(row, [await asyncio.to_thread(self._free, spec, local_port is None)])
         return ForwardView.of(link)
 
     async def stop(self, row: Registration, local_port: int) -> None:
         """End the forward of a port of this machine. Raises as `Forwards.stop`."""
         await self._forwards.stop(row, [local_port])
 
-
-def _free(spec: ForwardSpec, is_any: bool) -> ForwardSpec:
-    """The forward with a local port that was free a moment ago."""
-    (bound,) = bind_all([spec], any_port=is_any)
-    bound.close()
-    return bound.spec
+    def _free(self, spec: ForwardSpec, is_any: bool) -> ForwardSpec:
+        """The forward with a local port that was free a moment ago."""
+        (bound,) = self._forwards.bind([spec], any_port=is_any)
+        bound.close()
+        return bound.spec
 
 
 def _whole(facts: Mapping[str, Any], key: str) -> int:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 
-from sbxtui.core.errors import NotFound, SbxError, StoreError, TimedOut, Unsupported
+from sbxtui.core.errors import AddressInUse, NotFound, SbxError, StoreError, TimedOut, Unsupported
 from sbxtui.core.model import Registration, SandboxState
 from sbxtui.guest.tunnel import TunnelState
 from sbxtui.home import Home
 from sbxtui.identity import own_identity
-from sbxtui.services.forward.listeners import Bound
+from sbxtui.services.forward.listeners import Bound, bind_all
 from sbxtui.services.forward.model import KIND, ForwardSpec, ForwardStatus, Mode
 from sbxtui.services.forward.port import Port
 from sbxtui.services.forward.sharedways import OnState, Shared, SharedWays
@@ -64,6 +64,22 @@ class Forwards:
                 f"{what} is {'not ' if missing else ''}forwarded to `{row.name}`", hint="`sbx forward ls` lists them"
             )
         return [known[port] for port in ports] if ports else found
+
+    def bind(self, specs: Sequence[ForwardSpec], *, any_port: bool = False) -> list[Bound]:
+        """Listen for forwards; see `bind_all`.
+
+        Raises:
+            AddressInUse: A port is taken, by another forward of this home or by somebody else. AccessDenied: It is not
+            ours to take.
+        """
+        try:
+            return bind_all(specs, any_port=any_port)
+        except AddressInUse as exc:
+            port = exc.details.get("port")
+            link = next((one for one in self.all() if one.is_served and ForwardSpec.of(one).local_port == port), None)
+            if link is None:
+                raise
+            raise _taken_by(link, exc, self._guests.context_name) from exc
 
     def take(self, row: Registration, spec: ForwardSpec, *, is_detached: bool = False) -> Link:
         """Make a forward's link, or take one up that nobody acts on; rows of processes that were killed go.
@@ -255,6 +271,19 @@ class Forwards:
         with suppress(SbxError):
             self._links.want(link, Wanted.STOPPED, actor=self._actor)
             self._links.forget(link, actor=self._actor)
+
+
+def _taken_by(link: Link, failure: AddressInUse, context: str) -> AddressInUse:
+    spec = ForwardSpec.of(link)
+    holder = f"the forward of port {spec.remote_port} of `{link.sandbox}`"
+    words = f"sbx forward stop {link.sandbox} {spec.local_port}"
+    if link.context != context:
+        words += f" --context {link.context}"
+    return AddressInUse(
+        f"port {spec.local_port} of this machine is taken by {holder}",
+        hint=f"`{words}` ends that one; or {failure.hint}",
+        details={**failure.details, "holder": holder},
+    )
 
 
 async def _watch(port: Port, shared: Shared, on_status: Callable[[ForwardStatus], None]) -> None:

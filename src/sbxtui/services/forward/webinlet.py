@@ -163,6 +163,9 @@ class WebInlet(asyncio.Protocol):
         self._stop_waiting()
         if isinstance(verdict, Refusal):
             self._refuse(verdict)
+        elif verdict.is_blank:
+            self._held = self._held[verdict.head_bytes :]
+            return True
         elif verdict.request is None:
             self._refuse(_NO_HTTP)
         elif not _is_path(verdict.request.target):
