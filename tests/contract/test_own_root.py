@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sbxtui.localcloud.copies import COPY_FOLDER, copy_again, find_copy
-from sbxtui.localcloud.ownroot import LAYERS, layers_of, seal
+from sbxtui.localcloud.ownroot import LAYERS, MAX_LAYERS, UPPER, layers_of, seal
 from sbxtui.localcloud.runtimes.idmap import SHOW_MODULE
 from sbxtui.localcloud.spec import SandboxSpec
 from tests.support.sandboxes import Place, RunningSandbox, make_place, processes_naming, require_own_root, running
@@ -125,6 +125,15 @@ async def test_a_killed_keeper_leaves_no_mount_file_or_process(own: Place) -> No
             while _left(spec):
                 await asyncio.to_thread(own.sweep)
                 await asyncio.sleep(0.05)
+
+
+def test_behind_many_layers_what_was_written_is_no_further_one(tmp_path: Path) -> None:
+    for number in range(MAX_LAYERS + 2):
+        (tmp_path / UPPER).mkdir()
+        seal(tmp_path)
+        assert len(layers_of(tmp_path)) == min(number + 1, MAX_LAYERS)
+        if (tmp_path / UPPER).is_dir():
+            (tmp_path / UPPER).rmdir()
 
 
 def test_what_cannot_be_shown_is_said_by_a_program_of_its_own(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -75,12 +76,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield scene
 
 
-def build(scene: Scene, name: str, files: dict[str, str], **changes: Any) -> str:
+def build(scene: Scene, name: str, files: dict[str, str], *, timeout_s: float = 90, **changes: Any) -> str:
     """Build an image; how that ended."""
     uri = scene.upload(f"{name}.zip", files)
     asked = image_request(name=name, codeArtifact={"uri": uri}, resources=[{"minimumMemoryInMiB": 512}], **changes)
     scene.call("create_microvm_image", **asked)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + timeout_s
     while (state := scene.image_state(name)) == "CREATING":
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -277,3 +278,18 @@ def served(body: bytes) -> Iterator[int]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.mark.slow
+def test_packages_are_installed_in_a_build(scene: Scene) -> None:
+    """Fact 3.3: a build reaches package mirrors."""
+    steps = "apt-get update -q && apt-get install -y -q hello && apt-get install -y -q --reinstall hello"
+    clean = "rm -rf /var/lib/apt/lists/* /usr/share/doc/* /usr/share/man/*"
+    python = "python3 -m venv /opt/venv && /opt/venv/bin/pip install -q cowsay"
+    look = '["/bin/sh", "-c", "hello && /opt/venv/bin/python -c \'import cowsay\'"]'
+    dockerfile = f"FROM sbx-base\nRUN {steps}\nRUN {clean}\nRUN {python}\nRUN {look}\n"
+    state = build(scene, "packages", {"Dockerfile": dockerfile}, timeout_s=600)
+    said = build_log(scene, "packages")
+    if "only /work" in said or "Unable to fetch" in said or "Failed to fetch" in said or not shutil.which("apt-get"):
+        pytest.skip("no root of its own, or no packages to be had")
+    assert state == "CREATED" and "Hello, world!" in said, said

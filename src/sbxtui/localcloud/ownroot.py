@@ -13,7 +13,7 @@ from sbxtui.localcloud.spec import SandboxSpec
 
 LAYERS, UPPER, SCRATCH = "layers", "root", "rootwork"
 # The kernel takes the names of all layers of a mount on one page.
-MAX_LAYERS = 20
+MAX_LAYERS = 16
 
 
 def has_own_root(spec: SandboxSpec) -> bool:

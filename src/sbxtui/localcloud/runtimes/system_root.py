@@ -23,7 +23,7 @@ from sbxtui.localcloud.runtimes.system_view import ETC_FROM_HOST, ETC_OF_OURS, s
 
 # Pruned as copies of the guest are, whose names begin so.
 PREFIX = "tree-system-"
-_LAYOUT = "1"
+_LAYOUT = "2"
 _FOLDERS = (
     *("etc", "opt/sbx", "srv", "mnt", "media", "home/sandbox", "work", "run", "proc", "dev", "sys", "usr"),
     *("var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/cache/debconf", "var/log/apt", "var/spool"),
@@ -44,8 +44,9 @@ _NOT_COPIED = re.compile(r"(auth\.conf.*|lock.*|.*\.dpkg-.*|.*-old)")
 _WITH_PASSWORD = re.compile(r"://[^/\s]*@")
 _MAY_HOLD_ADDRESSES = ("/etc/apt/", "/etc/pip.conf")
 _SYSTEM_IDS = 1000
-# Below `/usr`, what is deeper is one package's own, and whoever replaces that does without.
-_DEPTH = 5
+# Folders below libraries' that are deeper are one package's own, and most of all: whoever replaces that does without.
+_DEPTH = 4
+_LIBRARIES = ("lib", "lib32", "lib64", "libx32")
 
 
 def system_root(copies_dir: Path) -> Path:
@@ -107,7 +108,7 @@ def _fill(building: Path) -> None:
             (top / path).symlink_to(target)
     _write_users(top / "etc")
     for part, folder in system_parts().items():
-        _copy_folders(folder, str(building / part_name(part)), _DEPTH)
+        _copy_folders(folder, str(building / part_name(part)))
     if _DPKG in system_parts():
         _make_folder(top / _DPKG[1:])
         _copy_state(building / part_name(_DPKG))
@@ -166,17 +167,19 @@ def _copy_file(source: Path, target: Path) -> None:
     target.write_bytes(content)
 
 
-def _copy_folders(source: str, target: str, depth: int) -> None:
+def _copy_folders(source: str, target: str, depth: int | None = None) -> None:
     """The folders below one alone, with links to folders left out: what is in them is seen through these."""
     # The plain calls: there are thousands.
     os.mkdir(target)  # noqa: PTH102
     os.chmod(target, 0o755)  # noqa: PTH101
-    if not depth:
+    if depth == 0:
         return
+    if depth is None and source.rpartition("/")[2] in _LIBRARIES:
+        depth = _DEPTH
     with contextlib.suppress(OSError), os.scandir(source) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mode & 0o005 == 0o005:
-                _copy_folders(entry.path, f"{target}/{entry.name}", depth - 1)
+                _copy_folders(entry.path, f"{target}/{entry.name}", depth and depth - 1)
 
 
 def _write_users(etc: Path) -> None:
