@@ -15,6 +15,7 @@ from sbxtui.identity import own_identity
 from sbxtui.settings import Settings, Ui
 from sbxtui.store.clients import Clients
 from sbxtui.store.db import Store
+from sbxtui.store.events import Events
 from sbxtui.tui.clientlines import head_of
 from sbxtui.tui.screens.clients import ClientsScreen
 from sbxtui.tui.screens.confirm import ConfirmScreen
@@ -43,6 +44,17 @@ def opened(root: Path) -> Iterator[Clients]:
         store.close()
 
 
+def spend(root: Path) -> None:
+    """Something else that the dashboard tells."""
+    store = Store.open(home_at(root))
+    try:
+        Events(store).record(
+            context="local", kind="budget.spent", subject="api", actor="runner", data={"budget_usd": 1}
+        )
+    finally:
+        store.close()
+
+
 def is_allowed(clients: Clients, allowed: Allowed) -> bool:
     return clients.allowed(OTHER) is allowed
 
@@ -60,7 +72,7 @@ async def test_a_person_sees_each_agent_answers_for_it_and_has_it_wait_or_ends_i
             approvals.ask(OTHER, str(own_identity()), "sandbox_remove", f"name={name}", wait_s=3_600)
             for name in ("api", "web")
         ]
-        await driver.until(lambda: any("may it sandbox_remove?" in told for told in driver.toasts()))
+        await driver.until(lambda: any("asks for sandbox_remove" in told for told in driver.toasts()))
         await driver.press(key_of_action("clients"))
         await driver.until(lambda: lines(driver) == 4)
         clients.called(AGENT, "sandbox_exec", "ok", calls=3)
@@ -72,6 +84,10 @@ async def test_a_person_sees_each_agent_answers_for_it_and_has_it_wait_or_ends_i
         await driver.until(lambda: approvals.answer_of(asked[0]) is Answer.APPROVED and lines(driver) == 3)
         await driver.press("j", "x")
         await driver.until(lambda: approvals.answer_of(asked[1]) is Answer.DENIED and lines(driver) == 2)
+        # What is asked for here is seen here; only what else happened is told afterwards.
+        approvals.over(approvals.ask(OTHER, str(own_identity()), "sandbox_fork", "", wait_s=3_600))
+        spend(tmp_path)
+        await driver.until(lambda: driver.app.held != [])
         for key, allowed in (("p", Allowed.PAUSED), ("s", Allowed.ASKING), ("r", Allowed.RUNNING)):
             await driver.press(key)
             await driver.until(partial(is_allowed, clients, allowed))
@@ -84,6 +100,8 @@ async def test_a_person_sees_each_agent_answers_for_it_and_has_it_wait_or_ends_i
         await driver.until(lambda: "no agent is connected" in driver.text())
         await driver.press("escape")
         await driver.until(driver.is_in_list)
+        await driver.until(lambda: any("is spent" in told for told in driver.toasts()))
+        assert not any("sandbox_fork" in told for told in driver.toasts())
 
 
 async def test_who_may_only_look_changes_nothing_of_an_agent(tmp_path: Path, clients: Clients) -> None:

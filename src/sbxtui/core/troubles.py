@@ -27,6 +27,8 @@ _JOBS_TOLD_MAX = 16
 # A shell that nobody gave anything to do is at its prompt for good.
 _AT_REST = re.compile(r"\S*\b(ba|da|a|k|z|fi)?sh( -[il]+)*")
 
+# An agent's call waits for a person.
+ASKS = "client.asks"
 _WORDS = {
     "trouble.disk": "its disk is {percent} % full",
     "trouble.oom": "{kills} for want of memory",
@@ -42,7 +44,7 @@ _WORDS = {
     "sandbox.killed": "something in it was killed for a limit",
     "budget.warning": "80 % of its budget of ${budget_usd} are spent",
     "budget.spent": "its budget of ${budget_usd} is spent",
-    "client.asks": "may it {tool}? call {approval} waits: M here, or `sbx mcp approve {approval}`",
+    ASKS: "asks for {tool}, call {approval}: M here, or `sbx mcp approve {approval}`",
     "keep-awake.end": "it is not kept awake any more: {reason}",
 }
 

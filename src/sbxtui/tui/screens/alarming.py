@@ -7,11 +7,12 @@ from contextlib import aclosing
 
 from textual import on, work
 from textual.message import Message
+from textual.screen import Screen
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.life import CAP
 from sbxtui.core.text import harmless_line
-from sbxtui.core.troubles import is_good_news
+from sbxtui.core.troubles import ASKS, is_good_news
 from sbxtui.tui.screens.moving import Moving
 
 # What terminals show as a notification of the system, or ring for.
@@ -21,15 +22,18 @@ _TELLERS = {"osc9": "\x1b]9;{words}\x07", "osc777": "\x1b]777;notify;sbx;{words}
 class Alarm(Message):
     """Something is wrong somewhere, in harmless words."""
 
-    def __init__(self, words: str, *, severity: str = "warning", is_cap: bool = False) -> None:
+    def __init__(self, words: str, *, severity: str = "warning", is_cap: bool = False, is_call: bool = False) -> None:
         super().__init__()
         self.words = words
         self.severity = severity
         self.is_cap = is_cap
+        self.is_call = is_call
 
 
 class Alarming(Moving):
     """Hears of trouble as the store does."""
+
+    _agents: Screen[None] | None = None
 
     @work(exclusive=True, group="alarms", exit_on_error=False)
     async def follow_alarms(self) -> None:
@@ -39,7 +43,8 @@ class Alarming(Moving):
             async with alarms.looking(), aclosing(alarms.follow()) as troubles:
                 async for event, words in troubles:
                     severity = "information" if is_good_news(event) else "warning"
-                    self.post_message(Alarm(words, severity=severity, is_cap=event.kind == CAP))
+                    is_cap, is_call = event.kind == CAP, event.kind == ASKS
+                    self.post_message(Alarm(words, severity=severity, is_cap=is_cap, is_call=is_call))
         except SbxError as exc:
             self.post_message(Alarm(f"trouble is not heard of any more: {exc.message}"))
 
@@ -53,14 +58,17 @@ class Alarming(Moving):
             self.tell("the store is not open yet", "warning")
             return
         desk = ClientDesk(self.settings.home, self.services.clients, self.services.actor)
-        self.app.push_screen(ClientsScreen(desk, is_read_only=self.settings.ui.read_only))
+        self._agents = ClientsScreen(desk, is_read_only=self.settings.ui.read_only)
+        self.app.push_screen(self._agents)
 
     @on(Alarm)
     def alarmed(self, message: Alarm) -> None:
         """Show it, and have the terminal say so."""
         save = self.keymap.get("save_work")
         offer = f"; {save.shown_key} saves them here" if message.is_cap and save is not None else ""
-        self.tell(message.words + offer, message.severity)
+        # The list of agents shows each call that waits. Told after it, one would long have its answer.
+        if not (message.is_call and self.app.screen is self._agents):
+            self.tell(message.words + offer, message.severity)
         template = _TELLERS.get(self.settings.watch.notify, "")
         driver = self.app._driver
         if template and driver is not None:

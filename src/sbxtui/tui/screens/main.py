@@ -245,7 +245,6 @@ class MainScreen(Sparking):
 
     def on_resize(self) -> None:
         self.keep_focus()
-        self.query_one(Header).show(self.fleet, self.isolation, is_read_only=self.keymap.is_read_only)
 
     def on_app_focus(self) -> None:
         self._look_at(True)

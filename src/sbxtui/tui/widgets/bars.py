@@ -65,6 +65,10 @@ class Header(Bar):
         self._summed_at: datetime | None = None
         self._again: Callable[[], None] = lambda: None
 
+    def on_resize(self) -> None:
+        # The screen hears of its new size before this has it.
+        self._again()
+
     def tick(self) -> None:
         """A second went by: what is paid grows, and an end comes nearer."""
         if any(self._summed) and self._is_due(clock.now()):
