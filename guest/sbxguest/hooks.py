@@ -19,6 +19,7 @@ from sbxguest.app import Request, Response, Route, WireError, json_response
 from sbxguest.fileops import FileReader
 from sbxguest.filepool import aborted, in_thread, journal_of, owner_of
 from sbxguest.filewrite import AtomicWriter, WriteOptions
+from sbxguest.guestlog import SELF_TEST
 from sbxguest.jobspec import parse
 from sbxguest.state import Guest, Identity
 from sbxguest.stats import clock_watch
@@ -86,7 +87,7 @@ async def _check_exec(guest: Guest) -> None:
 
 
 async def _check_output(guest: Guest, channel: str, expected: bytes, **more: object) -> None:
-    spec = {"id": f"validate-{os.urandom(8).hex()}", "argv": ["/bin/sh", "-c", "echo sbx"], "actor": "hook", **more}
+    spec = {"id": f"validate-{os.urandom(8).hex()}", "argv": ["/bin/sh", "-c", "echo sbx"], "actor": SELF_TEST, **more}
     job, _ = await guest.jobs.start(parse(spec, guest.state))
     try:
         while not job.is_finished:

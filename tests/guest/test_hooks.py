@@ -176,3 +176,5 @@ async def test_validation_leaves_nothing_behind(
     await platform.post("run", json=RUN)
     assert list(hooked.workdir.iterdir()) == []
     assert (await caller.get("/v2/jobs")).json() == {"jobs": []}
+    # Nor is its log about commands that nobody of it began.
+    assert "echo sbx" not in (await caller.get("/v2/logs")).text
