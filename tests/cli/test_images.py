@@ -48,7 +48,9 @@ def _build_use_and_delete(sbx: Sbx, tmp_path: Path) -> None:
     assert "mkdir" in words
     assert not [word for word in words if word.startswith("python")]
     assert sbx("local", "base", "rm", "small:1", "--yes").code == 5
-    assert sbx("image", "rm", "mine", "--yes").code == 5
+    for line in (("image", "rm", "mine"), ("image", "rm", "mine", "--version", "1.0")):
+        stays = sbx("--json", *line, "--yes")
+        assert (stays.code, sbx.ok("ps", box, "--json").json["id"] in stays.error["hint"]) == (5, True), stays.err
     sbx.ok("rm", box, "--yes", "--wait", timeout_s=120)
 
     with zipfile.ZipFile(tmp_path / "broken.zip", "w") as archive:

@@ -69,17 +69,6 @@ async def test_the_header_says_context_isolation_and_counts_as_they_are_now(tmp_
         await driver.until(lambda: "Why new sandboxes are not isolated more strongly" in driver.text())
 
 
-async def test_the_header_tells_more_as_soon_as_there_is_room(tmp_path: Path) -> None:
-    words = "gVisor (user-space kernel)  1 running"
-    cloud = FakeCloud(sandboxes=[sandbox("api")], isolation="gVisor (user-space kernel)")
-    async with dashboard(tmp_path, cloud, size=(120, 24)) as driver:
-        await driver.until(lambda: words in driver.text().splitlines()[0])
-        await driver.pilot.resize_terminal(20, 5)
-        await driver.until(lambda: "needs a screen" in driver.text())
-        await driver.pilot.resize_terminal(120, 24)
-        await driver.until(lambda: words in driver.text().splitlines()[0])
-
-
 async def test_an_account_is_told_with_its_least_price_and_the_end_of_its_machines(tmp_path: Path) -> None:
     acme = Context(ContextName("acme"), ContextKind.AWS, region="us-east-1", account_id="123456784821")
     cloud = FakeCloud(acme, [sandbox("api", context=acme.name), sandbox("etl", SUSPENDED)], isolation="MicroVM")

@@ -124,3 +124,14 @@ async def test_what_waits_for_a_moment_goes_on_even_if_the_machine_was_busy_for_
         driver.app.set_timer(0.01, rang.set, name="late")
         async with asyncio.timeout(DEADLINE_S):
             await rang.wait()
+
+
+async def test_the_header_tells_more_as_soon_as_there_is_room(tmp_path: Path) -> None:
+    words = "gVisor (user-space kernel)  1 running"
+    cloud = FakeCloud(sandboxes=[sandbox("api")], isolation="gVisor (user-space kernel)")
+    async with dashboard(tmp_path, cloud, size=(120, 24)) as driver:
+        await driver.until(lambda: words in driver.text().splitlines()[0])
+        await driver.pilot.resize_terminal(20, 5)
+        await driver.until(lambda: "needs a screen" in driver.text())
+        await driver.pilot.resize_terminal(120, 24)
+        await driver.until(lambda: words in driver.text().splitlines()[0])

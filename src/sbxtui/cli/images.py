@@ -13,7 +13,7 @@ from sbxtui.core.errors import Conflict, NotFound, SbxError
 from sbxtui.core.model import DEFAULT_MEMORY_MIB, ImageVersion
 from sbxtui.core.text import counted
 from sbxtui.services import imagebuild
-from sbxtui.services.images import image_arn
+from sbxtui.services.images import delete, image_arn
 
 
 async def ls(call: Call) -> int:
@@ -81,7 +81,7 @@ async def rm(call: Call) -> int:
     if found and not call.args.dry_run:
         await call.confirm(f"delete {counted(len(found), 'image')} for good", consequences=names)
         for _, arn in found:
-            await (imagebuild.remove(plane, ImageVersion(arn, wanted, "", "")) if wanted else plane.delete_image(arn))
+            await (imagebuild.remove(plane, ImageVersion(arn, wanted, "", "")) if wanted else delete(plane, arn))
     if call.out.is_json:
         call.out.json([arn for _, arn in found])
     for name in names:

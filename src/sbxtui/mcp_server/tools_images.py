@@ -12,6 +12,7 @@ from sbxtui.mcp_server.paging import CURSOR, LIMIT, page
 from sbxtui.mcp_server.params import Kind, Param
 from sbxtui.mcp_server.reply import Reply
 from sbxtui.mcp_server.tool import Effect, Tool, Toolset
+from sbxtui.services.images import delete
 
 
 async def list_(call: Call) -> Reply:
@@ -39,7 +40,7 @@ async def remove(call: Call) -> Reply:
     if call.args.flag("dry_run"):
         return Reply({"image_arn": arn, "removed": False, "would_remove": image_json(image)})
     await call.confirm(f"delete the image `{image.name}` for good", [f"every version of {arn}"])
-    await plane.delete_image(arn)
+    await delete(plane, arn)
     return Reply({"image_arn": arn, "removed": True})
 
 
@@ -55,7 +56,7 @@ async def prune(call: Call) -> Reply:
     removed = []
     for arn in arns:
         try:
-            await plane.delete_image(arn)
+            await delete(plane, arn)
             removed.append(arn)
         except NotFound:
             call.warnings.append(f"{arn} was gone already")

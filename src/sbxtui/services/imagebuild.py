@@ -18,10 +18,10 @@ from sbxtui.control.api import ControlApi
 from sbxtui.control.cloudlogs import groups_of, is_runtime
 from sbxtui.control.extension import ask_local_cloud
 from sbxtui.core.egress import parse_network
-from sbxtui.core.errors import ImageNotFound, NotFound, SbxError, UsageError
+from sbxtui.core.errors import Conflict, ImageNotFound, NotFound, SbxError, UsageError
 from sbxtui.core.model import Context, ContextKind, ImageVersion
 from sbxtui.core.text import harmless_line
-from sbxtui.services.images import image_arn, version_number
+from sbxtui.services.images import delete, image_arn, version_number, with_users
 from sbxtui.services.planes import ControlPlanes
 
 DOCKERFILE = "Dockerfile"
@@ -125,9 +125,12 @@ async def remove(plane: ControlApi, version: ImageVersion) -> None:
     """
     left = [one for one in await plane.image_versions(version.arn) if one.state not in ("DELETING", "DELETED")]
     if [one.version for one in left] == [version.version]:
-        await plane.delete_image(version.arn)
-    else:
+        await delete(plane, version.arn)
+        return
+    try:
         await imagebuilds.delete_version(plane, version.arn, version.version)
+    except Conflict as exc:
+        raise await with_users(plane, version.arn, exc) from exc
 
 
 def packed(source: Path) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from sbxtui.control.api import ControlApi
-from sbxtui.core.errors import ImageNotFound
+from sbxtui.core.errors import Conflict, ImageNotFound
 from sbxtui.core.model import ImageVersion
+
+_NAMED = 5
 
 
 async def image_arn(plane: ControlApi, name: str) -> str:
@@ -34,3 +36,25 @@ async def active_version(plane: ControlApi, arn: str) -> ImageVersion:
 def version_number(version: ImageVersion) -> tuple[int, ...]:
     """By which versions are older and newer: `10.0` comes after `9.0`."""
     return tuple(int(part) for part in version.version.split(".") if part.isdigit())
+
+
+async def delete(plane: ControlApi, arn: str) -> None:
+    """Delete an image of the account.
+
+    Raises:
+        Conflict: Sandboxes of it live; the hint names them. ImageNotFound: It is gone.
+    """
+    try:
+        await plane.delete_image(arn)
+    except Conflict as exc:
+        raise await with_users(plane, arn, exc) from exc
+
+
+async def with_users(plane: ControlApi, arn: str, error: Conflict) -> Conflict:
+    """The error, with a hint that names the sandboxes for which an image stays, where there are any."""
+    live = [one.id for one in await plane.list(image_arn=arn) if not one.state.is_gone]
+    if not live:
+        return error
+    more = f", and {len(live) - _NAMED} more" if len(live) > _NAMED else ""
+    hint = f"first remove the sandboxes made from it: {', '.join(live[:_NAMED])}{more}"
+    return Conflict(error.message, hint=hint, details=error.details)
