@@ -24,7 +24,7 @@ from sbxtui.localcloud.keeper_processes import pids_called
 from sbxtui.localcloud.keeper_sweep import sweep
 from sbxtui.localcloud.runtimes.choose import choose_runtime
 from sbxtui.localcloud.runtimes.gvisor_choice import digest_of, settle
-from sbxtui.localcloud.runtimes.own_root_probe import own_root_problem
+from sbxtui.localcloud.runtimes.own_root_probe import own_root
 from sbxtui.localcloud.spec import SandboxSpec
 
 CALL_S = 60.0
@@ -156,7 +156,7 @@ def require_runtime(runtime: str, images_dir: Path) -> None:
 def require_own_root(images_dir: Path) -> None:
     """Skip the calling test, saying why, where sandboxes in namespaces have no root that can be written."""
     require_runtime("bubblewrap", images_dir)
-    if problem := own_root_problem(choose_runtime("bubblewrap", images_dir).probe.path, images_dir):
+    if problem := own_root(images_dir).problem:
         pytest.skip(f"uid {os.geteuid()}: no root of its own: {problem}")
 
 

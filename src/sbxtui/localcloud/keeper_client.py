@@ -27,7 +27,7 @@ from sbxtui.localcloud.runtimes.base_python import interpreter_in
 from sbxtui.localcloud.runtimes.choose import choose_runtime
 from sbxtui.localcloud.runtimes.gvisor_choice import digest_of
 from sbxtui.localcloud.runtimes.interpreter import choose_interpreter
-from sbxtui.localcloud.runtimes.own_root_probe import own_root_problem
+from sbxtui.localcloud.runtimes.own_root_probe import OwnRoot, own_root
 from sbxtui.localcloud.runtimes.system_root import system_root
 from sbxtui.localcloud.spec import ExitInfo, KeeperStatus, SandboxSpec, read_exit, write_private
 
@@ -254,13 +254,14 @@ def prepare(spec: SandboxSpec) -> SandboxSpec:
     else:
         interpreter = choose_interpreter(parent, is_uid_dropped=drops_uid)
     is_own = has_own_root(spec) or (spec.sandbox_dir / COPY_FOLDER / LAYERS).is_dir()
-    if is_own and (problem := own_root_problem(choice.probe.path, parent)):
-        raise RuntimeUnavailable(f"it has a root of its own, which cannot be had here: {problem}")
+    root = own_root(parent) if is_own else OwnRoot()
+    if root.problem:
+        raise RuntimeUnavailable(f"it has a root of its own, which cannot be had here: {root.problem}")
     return replace(
         spec,
         prepared={
             "image_tree": str(ensure_image_tree(parent).path),
-            "program": choice.probe.path,
+            "program": root.program or choice.probe.path,
             **({"program_sha256": digest_of(Path(choice.probe.path))} if has_own_kernel else {}),
             **choice.probe.how,
             "host_python": str(Path(sys.executable).resolve()),

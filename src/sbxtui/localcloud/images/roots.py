@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sbxtui.localcloud.runtimes.choose import find_runtime
-from sbxtui.localcloud.runtimes.own_root_probe import own_root_problem
+from sbxtui.localcloud.runtimes.own_root_probe import own_root
 from sbxtui.localcloud.runtimes.system_root import system_root
 from sbxtui.localcloud.spec import SandboxSpec
 
@@ -19,7 +19,7 @@ def root_problem(spec: SandboxSpec) -> str:
     if spec.runtime != _WITH_ROOT:
         return "a root that can be written is to be had in namespaces (bubblewrap) only"
     probe = find_runtime(spec.runtime).probe(spec.image_tree_parent)
-    return own_root_problem(probe.path, spec.image_tree_parent) if probe.ok else probe.why_not
+    return own_root(spec.image_tree_parent).problem if probe.ok else probe.why_not
 
 
 def ground_of(spec: SandboxSpec) -> str:

