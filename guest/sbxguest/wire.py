@@ -124,6 +124,11 @@ def encode(frame: Frame) -> bytes:
     return _HEAD.pack(frame.type, frame.channel, 0, len(frame.payload), frame.cursor) + frame.payload
 
 
+def head(frame_type: int, cursor: int, size_bytes: int) -> bytes:
+    """What comes before a payload of so many bytes."""
+    return _HEAD.pack(frame_type, Channel.NONE, 0, size_bytes, cursor)
+
+
 def json_frame(frame_type: int, cursor: int, value: dict[str, object]) -> Frame:
     """A frame whose payload is a JSON object (JOB, EXIT)."""
     return Frame(frame_type, cursor, json.dumps(value, separators=(",", ":")).encode())

@@ -92,13 +92,17 @@ class DirectTree(GuestTree):
 
     async def batch(self, batch_id: str, steps: Iterable[Step] | AsyncIterable[Step]) -> list[Result]:
         """Make operations in order."""
+        return await self.send_batch(batch_id, _batch_body(self._seen_on_the_way(steps)), lambda: 0)
+
+    async def send_batch(self, batch_id: str, body: AsyncIterable[bytes], sent: Callable[[], int]) -> list[Result]:
+        """Make operations that are encoded already."""
         batch = Batch(self._applier, self._blobs, batch_id)
-        body: list[bytes] = []
+        whole: list[bytes] = []
         try:
-            async for piece in _batch_body(self._seen_on_the_way(steps)):
+            async for piece in body:
                 self.fault("sending")
                 batch.write([piece])
-                body.append(piece)
+                whole.append(piece)
             results = self._made(batch)
         finally:
             batch.abort()
@@ -106,7 +110,7 @@ class DirectTree(GuestTree):
             return results
         again = Batch(self._applier, self._blobs, batch_id)
         try:
-            again.write(body)
+            again.write(whole)
             return self._made(again)
         finally:
             again.abort()

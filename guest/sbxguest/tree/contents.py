@@ -53,12 +53,18 @@ def digest_of(name: bytes, folder_fd: int, check: Callable[[], None]) -> tuple[b
     Raises:
         OSError: It cannot be read. Unstable: It did not keep still.
     """
+    return read_through(name, folder_fd, check)[:3]
+
+
+def read_through(name: bytes, folder_fd: int, check: Callable[[], None]) -> tuple[bytes, os.stat_result, int, bytes]:
+    """The same as `digest_of`, and the beginning of the file: all of one that is no longer than 1 MiB."""
     for _ in range(_TRIES):
         at_ns = time.time_ns()
         fd, before = open_file(name, folder_fd)
         try:
-            first = os.read(fd, min(_CHUNK_BYTES, before.st_size))
-            digest, left = new_digest(first), before.st_size - len(first)
+            size_bytes = before.st_size
+            first = os.read(fd, min(_CHUNK_BYTES, size_bytes))
+            digest, left = new_digest(first), size_bytes - len(first)
             check()
             # No further than it was long: a file that grows as fast as it is read would never end.
             while left > 0 and (chunk := os.read(fd, min(_CHUNK_BYTES, left))):
@@ -66,7 +72,7 @@ def digest_of(name: bytes, folder_fd: int, check: Callable[[], None]) -> tuple[b
                 digest.update(chunk)
                 left -= len(chunk)
             if is_unchanged(before, os.fstat(fd)):
-                return digest.digest(), before, at_ns
+                return digest.digest(), before, at_ns, first
         finally:
             os.close(fd)
     raise Unstable

@@ -49,6 +49,9 @@ class Trailer:
     cursor: str = ""
 
 
+_OP = int(TreeFrame.OP)
+
+
 class RecordWriter(Generic[T]):
     """Makes a stream of records, some 64 KiB in a frame.
 
@@ -166,7 +169,7 @@ class BatchWriter:
         record = encode_op(op)
         self._digest.update(record)
         self._count += 1
-        return wire.encode(wire.Frame(TreeFrame.OP, self._count - 1, record + packed))
+        return wire.head(_OP, self._count - 1, len(record) + len(packed)) + record + packed
 
     def end(self) -> bytes:
         """The trailer."""

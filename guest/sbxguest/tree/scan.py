@@ -6,13 +6,14 @@ lowest folders are held open.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sbxguest.tree.contents import Unstable, digest_of
+from sbxguest.tree.contents import Unstable, read_through
 from sbxguest.tree.entry import MAX_PATH_BYTES, Entry, Note, Record, State
 from sbxguest.tree.ignore import Rules, TextSource
 from sbxguest.tree.report import code_of
@@ -45,6 +46,7 @@ class ScanOptions:
         doubted: Paths that are read again even if they changed so recently that this is no proof, either; None for all.
         unmet: A copy of `known`, where files that are as they were need not be listed: what is met is taken out of it.
         check: Called now and then; what it raises ends the scan.
+        keep: Called with each file that is read, its state, and its beginning: all of one that is no longer than 1 MiB.
     """
 
     has_digests: bool = True
@@ -55,6 +57,7 @@ class ScanOptions:
     doubted: Collection[bytes] | None = None
     unmet: dict[bytes, State] | None = None
     check: Callable[[], None] = _go_on
+    keep: Callable[[bytes, State, bytes], None] | None = None
 
 
 def scan(root: Root, paths: Iterable[bytes] = (b"",), options: ScanOptions | None = None) -> Iterator[Record]:
@@ -88,13 +91,17 @@ def _topmost(paths: Iterable[bytes]) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Level:
-    """A folder that is being gone through. `fd` is -1 while it is not held open."""
+    """A folder that is being gone through. `fd` is -1 while it is not held open.
+
+    `files` are those of its names that its listing calls files, if all of them are read.
+    """
 
     path: bytes
     fd: int
     inode: int
     names: Iterator[bytes]
     rules: Rules
+    files: Collection[bytes] = ()
 
 
 class _Walk:
@@ -189,6 +196,10 @@ class _Walk:
             return Note(path, code_of(exc))
 
     def _record(self, level: _Level, name: bytes, path: bytes, levels: list[_Level]) -> Record:
+        if name in level.files and not level.rules.ignores(path, is_folder=False):
+            # Reading it tells all that a look would; whatever comes between is found by the look.
+            with contextlib.suppress(OSError, Unstable):
+                return self._read(name, path, level.fd)
         found = look(name, level.fd)
         is_folder = stat.S_ISDIR(found.st_mode)
         if level.rules.ignores(path, is_folder=is_folder):
@@ -198,8 +209,7 @@ class _Walk:
         known = self._options.known.get(path)
         is_known = known is not None and (known.is_still(found) or self._can_wait(path, known, found))
         if not is_known and self._options.has_digests and stat.S_ISREG(found.st_mode):
-            digest, found, at_ns = digest_of(name, level.fd, self._options.check)
-            return Entry(path, file_state(found, digest, at_ns))
+            return self._read(name, path, level.fd)
         state = known if is_known else state_of(found, name, level.fd)
         if state is None:
             return Note(path, "special_file")
@@ -210,6 +220,13 @@ class _Walk:
                 _let_go(levels[-_OPEN_LEVELS - 1])
         return Entry(path, state)
 
+    def _read(self, name: bytes, path: bytes, folder_fd: int) -> Entry:
+        digest, found, at_ns, first = read_through(name, folder_fd, self._options.check)
+        state = file_state(found, digest, at_ns)
+        if self._options.keep is not None:
+            self._options.keep(path, state, first)
+        return Entry(path, state)
+
     def _can_wait(self, path: bytes, known: State, found: os.stat_result) -> bool:
         """Whether a file seems to be as it was, nobody says that it is not, and reading it now would prove nothing."""
         doubted = self._options.doubted
@@ -218,12 +235,22 @@ class _Walk:
 
     def _enter(self, path: bytes, fd: int, inode: int, rules: Rules) -> _Level:
         try:
-            names = sorted([name.encode(_ENCODING, _ERRORS) for name in os.listdir(fd)])
+            if self._options.has_digests and not self._options.known:
+                names, files = _names_and_files(fd)
+            else:
+                names, files = sorted([name.encode(_ENCODING, _ERRORS) for name in os.listdir(fd)]), set()
             texts = self._options.texts(path, fd, names)
-            return _Level(path, fd, inode, iter(names), rules.inside(path, texts) if texts else rules)
+            return _Level(path, fd, inode, iter(names), rules.inside(path, texts) if texts else rules, files)
         except BaseException:
             os.close(fd)
             raise
+
+
+def _names_and_files(fd: int) -> tuple[list[bytes], set[bytes]]:
+    """The names in a folder, and those that are of files."""
+    with os.scandir(fd) as children:
+        found = [(one.name.encode(_ENCODING, _ERRORS), one.is_file(follow_symlinks=False)) for one in children]
+    return sorted([name for name, _ in found]), {name for name, is_file in found if is_file}
 
 
 def _may_always(_name: bytes) -> bool:

@@ -179,8 +179,6 @@ class GuestTree:
             batch_id: Up to 64 letters, digits, `-` and `_`, made up by the caller.
             steps: What to do.
         """
-        reader = result_reader()
-        results: dict[int, Result] = {}
         sent = 0
 
         async def counted() -> AsyncGenerator[Step, None]:
@@ -189,12 +187,24 @@ class GuestTree:
                 sent += 1
                 yield step
 
+        return await self.send_batch(batch_id, _batch_body(counted()), lambda: sent)
+
+    async def send_batch(self, batch_id: str, body: AsyncIterable[bytes], sent: Callable[[], int]) -> list[Result]:
+        """The same for operations that are encoded already.
+
+        Args:
+            batch_id: See `batch`.
+            body: What a `BatchWriter` made of them, to its end.
+            sent: How many operations have gone out by now.
+        """
+        reader = result_reader()
+        results: dict[int, Result] = {}
         hello = self._seen or await self.hello()
-        body, headers = self._on_its_way(_batch_body(counted()), hello)
-        async with self._answer("POST", f"batch/{batch_id}", "changing files", body, headers=headers) as answer:
+        packed, headers = self._on_its_way(body, hello)
+        async with self._answer("POST", f"batch/{batch_id}", "changing files", packed, headers=headers) as answer:
             async for some in fed(answer, reader.feed):
                 results.update((one.seq, one) for one in some)
-                if any(one.seq >= sent for one in some):
+                if any(one.seq >= sent() for one in some):
                     raise garbled("a result of what was not asked for")
         if reader.trailer is None:
             raise garbled("the results were cut off")

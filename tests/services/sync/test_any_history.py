@@ -284,6 +284,7 @@ async def run_history(seed: int, operations: int) -> Counter[str]:
                         for where in ("stage", "newfolders"):
                             patch.setattr(f"sbxguest.tree.{where}.write_all", history.write)
                         patch.setattr("time.time_ns", history.clock())
+                        patch.setattr("sbxtui.services.sync.headstart._PIECE_BYTES", 1)
                         await history.sync(two)
                     # What is lost stays lost.
                     if turn % 4 == 3:

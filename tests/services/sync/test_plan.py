@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sbxtui.core.errors import UsageError
 from sbxtui.services.sync.model import DIR, Change, Kind, Listing, Mode, Op, Plan, Side, State, ancestors, parent_of
-from sbxtui.services.sync.plan import plan
+from sbxtui.services.sync.plan import _Planner, plan
 
 Tree = dict[bytes, State]
 
@@ -210,6 +210,15 @@ def related(draw: st.DrawFn) -> tuple[Tree, Tree, Tree]:
             changed.pop(path, None)
         sides.append(_grown(changed))
     return base, sides[0], sides[1]
+
+
+@given(local=TREES, mode=MODES, blind=st.sets(st.sampled_from(PATHS), max_size=2))
+def test_where_only_this_machine_has_something_the_short_way_comes_to_the_same(
+    local: Tree, mode: Mode, blind: set[bytes]
+) -> None:
+    entries = {path: state for path, state in local.items() if blind.isdisjoint(ancestors(path))}
+    listing = Listing(entries, ignored=frozenset(blind))
+    assert plan({}, listing, Listing({}), mode) == _Planner({}, listing, Listing({}), mode).plan()
 
 
 THREE = st.one_of(related(), st.tuples(TREES, TREES, TREES))

@@ -9,11 +9,13 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 
 from sbxtui.core.errors import Conflict, FileMissing
 from sbxtui.services.sync.basetexts import keep_texts
 from sbxtui.services.sync.gauge import Gauge, TakesLong
 from sbxtui.services.sync.halts import Halt, find_lost_root
+from sbxtui.services.sync.headstart import HeadStart, head_start
 from sbxtui.services.sync.ignores import decides_what_is_left_out
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Difference, OnConflict, Path, Plan, Side
@@ -79,30 +81,35 @@ class Cycle:
         if not self.pair.folder.reopen():
             self._halt(find_lost_root(Side.LOCAL))
             return
-        try:
-            if large := await self._look():
-                self._halt(*large)
+        async with AsyncExitStack() as stack:
+            try:
+                is_first = not (self.pair.has_met or self.pair.base)
+                ahead = await stack.enter_async_context(head_start(self.pair.guest, is_wanted=is_first))
+                if large := await self._look(ahead):
+                    self._halt(*large)
+                    return
+            except FileMissing:
+                self._halt(find_lost_root(Side.GUEST))
                 return
-        except FileMissing:
-            self._halt(find_lost_root(Side.GUEST))
-            return
-        self._scanned(started_s)
-        self._must_decide_all, self._open = False, set()
-        planned = self.pair.compare()
-        if halts := self._halts(planned):
-            self._halt(*halts)
-        else:
-            await self._carry_out(planned, LinkState.SEEDING, is_all=True)
+            self._scanned(started_s)
+            self._must_decide_all, self._open = False, set()
+            planned = self.pair.compare()
+            if halts := self._halts(planned):
+                self._halt(*halts)
+            else:
+                await self._carry_out(planned, LinkState.SEEDING, is_all=True, ahead=ahead)
 
-    async def _look(self) -> tuple[Halt, ...]:
+    async def _look(self, ahead: HeadStart | None) -> tuple[Halt, ...]:
         """Look at both sides as a whole; of what it takes long to see for the first time, the sizes are asked before.
 
         Returns:
             Why a person has to be asked before all of it is read.
         """
         try:
-            await self.pair.look(self._gauge(math.inf if self.pair.has_met else _LONG_LOOK_S))
+            await self.pair.look(self._gauge(math.inf if self.pair.has_met else _LONG_LOOK_S), ahead)
         except TakesLong:
+            if ahead is not None:
+                await ahead.drop()
             if large := await self.pair.find_large():
                 return large
             await self.pair.look(self._gauge())
@@ -156,7 +163,9 @@ class Cycle:
         self.status.state, self.status.words = state, words
         self._on_status(self.status)
 
-    async def _carry_out(self, planned: Plan, doing: LinkState, *, is_all: bool = False) -> None:
+    async def _carry_out(
+        self, planned: Plan, doing: LinkState, *, is_all: bool = False, ahead: HeadStart | None = None
+    ) -> None:
         self.status.halts = ()
         await self.pair.adopt(planned)
         self.look_again = self.pair.local.unsettled()
@@ -166,7 +175,8 @@ class Cycle:
         if changes:
             self.status.pending = len(changes)
             self.tell(doing)
-            await self._take_note(await self.pair.push(changes, self._progress(len(changes), doing)))
+            progress = self._progress(len(changes), doing)
+            await self._take_note(await self.pair.push(changes, progress, head_start=ahead))
         if self._intake is not None:
             await self._take_in([change for change in planned.changes if change.side is Side.LOCAL])
         if self._on_conflict is not OnConflict.STOP:

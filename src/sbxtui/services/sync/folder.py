@@ -13,6 +13,7 @@ from sbxguest.tree.root import Root, split
 from sbxguest.tree.scan import ScanOptions, scan_by_lists
 from sbxtui.core.errors import Conflict, FileMissing, UsageError
 from sbxtui.services.sync.gauge import Gauge
+from sbxtui.services.sync.headstart import HeadStart
 from sbxtui.services.sync.ignores import FolderIgnores
 from sbxtui.services.sync.model import Path
 
@@ -67,10 +68,15 @@ class Folder:
         Raises:
             Conflict: The folder was taken away meanwhile.
         """
-        return await self._scan(paths, ScanOptions(texts=self.ignores.read, known=known, is_deep=is_deep), None)
+        return await self._scan(paths, ScanOptions(texts=self.ignores.read, known=known, is_deep=is_deep))
 
     async def news(
-        self, known: Mapping[Path, State], *, gauge: Gauge | None = None, doubted: Collection[Path] | None = None
+        self,
+        known: Mapping[Path, State],
+        *,
+        gauge: Gauge | None = None,
+        doubted: Collection[Path] | None = None,
+        head_start: HeadStart | None = None,
     ) -> tuple[list[Record], Collection[Path]]:
         """What is in the folder and not as it was before, and what is there no more; folders are told in any case.
 
@@ -79,6 +85,7 @@ class Folder:
             gauge: Tells how far it has come.
             doubted: Where something is said to have changed; None for anywhere. Elsewhere what had just changed when it
                 was read is not read again before that can prove something.
+            head_start: Takes what is found along at once.
 
         Raises:
             Conflict: The folder was taken away meanwhile.
@@ -87,16 +94,24 @@ class Folder:
         options = ScanOptions(texts=self.ignores.read, known=known, doubted=doubted, unmet=unmet)
         if gauge is not None:
             options = replace(options, check=gauge.check)
-        return await self._scan((b"",), options, gauge), unmet.keys()
+        if head_start is not None:
+            options = replace(options, keep=head_start.take_file)
+        return await self._scan((b"",), options, gauge, head_start), unmet.keys()
 
     async def sizes(self) -> dict[Path, int]:
         """The length of each file; none is read."""
-        records = await self._scan((b"",), ScanOptions(has_digests=False, texts=self.ignores.read), None)
+        records = await self._scan((b"",), ScanOptions(has_digests=False, texts=self.ignores.read))
         return sizes_in(records)
 
-    async def _scan(self, paths: Iterable[Path], options: ScanOptions, gauge: Gauge | None) -> list[Record]:
+    async def _scan(
+        self,
+        paths: Iterable[Path],
+        options: ScanOptions,
+        gauge: Gauge | None = None,
+        head_start: HeadStart | None = None,
+    ) -> list[Record]:
         try:
-            return await asyncio.to_thread(_listed, scan_by_lists(self.root, paths, options), gauge)
+            return await asyncio.to_thread(_listed, scan_by_lists(self.root, paths, options), gauge, head_start)
         except TreeError as exc:
             raise Conflict(f"the folder {exc.message}", details={"code": exc.code}) from exc
         except OSError as exc:
@@ -221,10 +236,14 @@ def _opened(path: str) -> Root:
         raise kind(f"cannot sync the folder {exc.message}", hint="name a folder that is there") from exc
 
 
-def _listed(lists: Iterable[list[Record]], gauge: Gauge | None) -> list[Record]:
+def _listed(
+    lists: Iterable[list[Record]], gauge: Gauge | None = None, head_start: HeadStart | None = None
+) -> list[Record]:
     records: list[Record] = []
     for some in lists:
         records += some
+        if head_start is not None:
+            head_start.take_others(some)
         if gauge is not None:
             gauge.see(some)
     return records

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 
 from sbxguest.tree import Outcome, State
 from sbxguest.tree.ignore import RuleTable
@@ -14,9 +13,11 @@ from sbxtui.guest.treewire import TreeHello
 from sbxtui.services.sync.folder import Folder, sizes_in
 from sbxtui.services.sync.gauge import Gauge
 from sbxtui.services.sync.halts import FIRST_DELETES, LARGE_SEED, Halt, Roots, find_halts, find_large_seed
+from sbxtui.services.sync.headstart import HeadStart
 from sbxtui.services.sync.ignores import without_ignored
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Difference, Mode, Op, Path, Plan, Side
+from sbxtui.services.sync.outcomes import Outcomes as Outcomes
 from sbxtui.services.sync.picture import Picture, above_of, part_of, scope_of, within
 from sbxtui.services.sync.plan import plan
 from sbxtui.services.sync.safety import refused_of, without
@@ -30,25 +31,6 @@ _ROOTS = ("local_root", "guest_root")
 ACCEPT_DELETES, ACCEPT_LARGE = "accept_deletes", "accept_large"
 _NO_CONSENT = {ACCEPT_DELETES: "", ACCEPT_LARGE: ""}
 _CONSENTS = {FIRST_DELETES: ACCEPT_DELETES, LARGE_SEED: ACCEPT_LARGE}
-
-
-@dataclass(slots=True)
-class Outcomes:
-    """What came of carrying out a plan.
-
-    Attributes:
-        done: Paths that were changed.
-        again: Paths of this machine to look at again: they changed while they were sent.
-        moved_on: Paths on which the sandbox holds something else than was thought.
-        failed: Paths that could not be changed, and the word for why.
-        batch: The number under which it is remembered for `undo`; 0 for nothing.
-    """
-
-    done: list[Path] = field(default_factory=list)
-    again: set[Path] = field(default_factory=set)
-    moved_on: set[Path] = field(default_factory=set)
-    failed: dict[Path, str] = field(default_factory=dict)
-    batch: int = 0
 
 
 class Pair:
@@ -80,13 +62,13 @@ class Pair:
         self._gone = Gone()
         self._has_disputes = True
 
-    async def look(self, gauge: Gauge | None = None) -> None:
-        """Look at both sides as a whole; `gauge` tells how far that has come here.
+    async def look(self, gauge: Gauge | None = None, head_start: HeadStart | None = None) -> None:
+        """Look at both sides as a whole; `gauge` tells how far that has come here, `head_start` takes it along at once.
 
         Raises:
             SbxError: One side cannot be looked at: nothing is known anew.
         """
-        await self.look_here(gauge=gauge)
+        await self.look_here(gauge=gauge, head_start=head_start)
         await self.look_there()
 
     async def look_here(
@@ -95,14 +77,16 @@ class Pair:
         *,
         gauge: Gauge | None = None,
         doubted: Collection[Path] | None = None,
+        head_start: HeadStart | None = None,
     ) -> set[Path]:
         """Look at this machine's folder, or at and below some of its paths; returns where it may be another by now.
 
-        For `doubted` see `Folder.news`.
+        For `doubted` and `head_start` see `Folder.news`.
         """
         if paths is None:
             self.folder.ignores.texts.clear()
-            records, gone = await self.folder.news(self.local.states, gauge=gauge, doubted=doubted)
+            known = self.local.states
+            records, gone = await self.folder.news(known, gauge=gauge, doubted=doubted, head_start=head_start)
             return self.local.take_news(records, gone)
         asked = set(paths)
         above = await self.folder.scan(above_of(asked), self.local.states, is_deep=False)
@@ -267,6 +251,7 @@ class Pair:
         *,
         word: str = "push",
         outcomes: Outcomes | None = None,
+        head_start: HeadStart | None = None,
     ) -> Outcomes:
         """Make changes in the sandbox.
 
@@ -275,6 +260,7 @@ class Pair:
             on_progress: Called with how many changes and bytes of content are done.
             word: What makes them, for `undo`.
             outcomes: Of changes these belong to: `undo` takes all of them back together.
+            head_start: What has some of them on its way already.
 
         Raises:
             SbxError: It does not answer, or its disk is full; what was done is recorded.
@@ -288,6 +274,10 @@ class Pair:
             sent_bytes += size_bytes
             on_progress(len(done), sent_bytes)
 
+        if head_start is not None:
+            ahead, changes = await head_start.finish(changes)
+            await asyncio.to_thread(self._settle, Side.GUEST, ahead, outcomes, word)
+            count(head_start.size_bytes if ahead else 0)
         upload = Upload(self.folder, self.guest, count, self._gone.places)
         async with aclosing(upload.batches(changes, self.local.states, self.there.states)) as batches:
             async for made in batches:
@@ -343,7 +333,9 @@ class Pair:
                 # A path may be changed twice: a file goes, a folder comes.
                 before = picture.states.get(path)
                 picture.put(path, reached(one.change, one.result.state))
-                steps.append(Step(side.value, path, before, picture.states.get(path)))
+                # What was only added to the sandbox may be removed by anybody.
+                if before is not None or side is Side.LOCAL:
+                    steps.append(Step(side.value, path, before, picture.states.get(path)))
                 done.append(one.change)
             elif one.result.outcome is Outcome.MISMATCH:
                 outcomes.moved_on.add(path)
@@ -358,10 +350,9 @@ class Pair:
         return steps
 
     def _note(self, steps: Sequence[Step], outcomes: Outcomes, word: str) -> None:
-        """Remember what was changed, for `undo`. What was only added to the sandbox may be removed by anybody."""
-        kept = [step for step in steps if step.before is not None or step.side == Side.LOCAL.value]
-        if kept:
-            outcomes.batch = self.ancestors.note_steps(word, kept, number=outcomes.batch)
+        """Remember what was changed, for `undo`."""
+        if steps:
+            outcomes.batch = self.ancestors.note_steps(word, steps, number=outcomes.batch)
 
     def _record(self, paths: dict[Path, bool]) -> None:
         """Both sides hold the same at these paths; or nothing."""

@@ -94,7 +94,7 @@ class Picture:
 
     def below(self, path: Path) -> list[Path]:
         """What stands below a path."""
-        if not self._children[path]:
+        if not self._children.get(path):
             return []
         return list(below({path}, self.states))
 

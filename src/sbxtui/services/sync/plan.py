@@ -43,7 +43,27 @@ def plan(base: Base, local: Listing, guest: Listing, mode: Mode) -> Plan:
     """
     if not (local.is_complete and guest.is_complete):
         return Plan()
+    is_first = not (base or guest.entries or guest.ignored or guest.unknown)
+    if is_first and all(_is_beside(path, local.entries) for path in local.ignored | local.unknown):
+        return _everything(local)
     return _Planner(base, local, guest, mode).plan()
+
+
+def _is_beside(path: Path, entries: Mapping[Path, State]) -> bool:
+    """Whether a path of which nothing is told is only one more in its folder."""
+    above = entries.get(parent_of(path))
+    return path not in entries and (not parent_of(path) or (above is not None and above.is_dir))
+
+
+def _everything(local: Listing) -> Plan:
+    """What the planner comes to where only this machine has something: there is nothing to weigh."""
+    entries = local.entries
+    return Plan(
+        changes=tuple(
+            Change(Side.GUEST, _making(None, state := entries[path]), path, state, None)
+            for path in sorted(entries, key=tree_key)
+        )
+    )
 
 
 @dataclass(slots=True)

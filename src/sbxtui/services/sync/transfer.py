@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -16,6 +15,7 @@ from sbxtui.core.errors import Conflict, QuotaExceeded, Throttled
 from sbxtui.guest.tree import GuestTree, Step
 from sbxtui.services.sync.ahead import one_ahead
 from sbxtui.services.sync.folder import Folder, SmallFiles
+from sbxtui.services.sync.made import Made as Made
 from sbxtui.services.sync.model import Change, Op, Path, ancestors, parent_of
 
 # A batch takes effect at its end, and one that is cut is sent again.
@@ -26,14 +26,6 @@ _GONE_KEPT = 10_000
 # A file that was changed after it was looked at: the next look finds it.
 _MAKING = frozenset({Op.MKDIR, Op.PUT, Op.LINK, Op.CHMOD})
 CHANGED_MEANWHILE = "changed_meanwhile"
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What became of a step: the change, and the result; None if it was not even tried, because its file changed."""
-
-    change: Change
-    result: Result | None
 
 
 def reached(change: Change, found: State | None) -> State | None:
