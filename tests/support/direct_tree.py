@@ -152,7 +152,13 @@ class DirectTree(GuestTree):
         return BlobState(*self._blobs.state(digest))
 
     async def upload_blob(
-        self, digest: bytes, chunks: AsyncIterable[bytes], *, offset: int, size_bytes: int
+        self,
+        digest: bytes,
+        chunks: AsyncIterable[bytes],
+        *,
+        offset: int,
+        size_bytes: int,
+        is_sparse: bool = True,
     ) -> BlobState:
         """Take in a large content."""
         writer = self._blobs.open(digest, offset=offset, size_bytes=size_bytes)

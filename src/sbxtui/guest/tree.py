@@ -219,7 +219,13 @@ class GuestTree:
         return BlobState(int(offset), is_complete == "1")
 
     async def upload_blob(
-        self, digest: bytes, chunks: AsyncIterable[bytes], *, offset: int, size_bytes: int
+        self,
+        digest: bytes,
+        chunks: AsyncIterable[bytes],
+        *,
+        offset: int,
+        size_bytes: int,
+        is_sparse: bool = True,
     ) -> BlobState:
         """Send a large content, or a part of it, for a `PUT` of `Source.BLOB` to use; a cut keeps what arrived.
 
@@ -228,10 +234,11 @@ class GuestTree:
             chunks: The content from `offset` on.
             offset: What `blob` said.
             size_bytes: Of the whole content.
+            is_sparse: Whether zeros are to be looked for: what is sent as it is costs less.
         """
         query = {"offset": str(offset), "size": str(size_bytes)}
         hello = self._seen or await self.hello()
-        body, headers = self._on_its_way(chunks, hello, may_be_sparse=True)
+        body, headers = self._on_its_way(chunks, hello, may_be_sparse=is_sparse)
         said = await self._call("PUT", f"blob/{digest.hex()}", "sending a file", body, query, headers)
         return BlobState(filewire.whole(said, "offset"), said.get("complete") is True)
 

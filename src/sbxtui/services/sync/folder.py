@@ -11,6 +11,7 @@ from sbxguest.tree import Kind, Note, Record, State, TreeError
 from sbxguest.tree.contents import Unstable, is_unchanged, open_file
 from sbxguest.tree.root import Root, split
 from sbxguest.tree.scan import ScanOptions, scan_by_lists
+from sbxguest.tree.trash import bytes_on_disk
 from sbxtui.core.errors import Conflict, FileMissing, UsageError
 from sbxtui.services.sync.gauge import Gauge
 from sbxtui.services.sync.headstart import HeadStart
@@ -158,6 +159,18 @@ class Folder:
             return is_unchanged(os.fstat(fd), os.fstat(now))
         finally:
             os.close(now)
+
+    def is_sparse(self, path: Path) -> bool:
+        """Whether a file takes less room on the disk than it is long; also, where that is not known. Blocking."""
+        try:
+            fd = self._open(path)
+        except (OSError, Unstable):
+            return True
+        try:
+            found = os.fstat(fd)
+        finally:
+            os.close(fd)
+        return bytes_on_disk(found) < found.st_size
 
     async def content(self, path: Path) -> AsyncGenerator[bytes, None]:
         """What a file holds now; nothing if it is not there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -207,9 +208,12 @@ class Upload:
         have = await self._guest.blob(digest)
         if have.is_complete:
             return True
+        is_sparse = await asyncio.to_thread(self._folder.is_sparse, path)
         pieces = self._counted(self._folder.pieces(path, size_bytes, start=have.offset, may_end=True))
         try:
-            have = await self._guest.upload_blob(digest, pieces, offset=have.offset, size_bytes=size_bytes)
+            have = await self._guest.upload_blob(
+                digest, pieces, offset=have.offset, size_bytes=size_bytes, is_sparse=is_sparse
+            )
         except Conflict as exc:
             if exc.details.get("guest_code") in ("boot_changed", "root_changed"):
                 raise
