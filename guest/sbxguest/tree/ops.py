@@ -130,6 +130,12 @@ def encode_op(op: Op) -> bytes:
     return head + encode_path(op.path) + known + encode_state(op.goal) + encode_state(op.expect)
 
 
+def encode_new(kind: OpKind, path: bytes, goal: State, size_bytes: int = 0) -> bytes:
+    """The same of one that makes something where nothing stands, with its content, if it has one, behind it."""
+    head = _HEAD.pack(_OP_CODES[kind], 0, size_bytes)
+    return b"".join((head, encode_path(path), _NO_PATH, goal, encode_state(None)))
+
+
 def decode_op(data: bytes) -> tuple[Op, int]:
     """The operation at the start of `data`, and where it ends; its content may follow.
 

@@ -6,7 +6,6 @@ lowest folders are held open.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import sys
@@ -140,8 +139,12 @@ class _Walk:
                 if unmet is None:
                     records.append(Entry(path, known))
             elif not name.startswith(OWN_PREFIXES):
-                self._options.check()
-                records.append(self._child(level, name, path, levels))
+                is_file = name in level.files and not may_fit(name)
+                # Reading it tells all that a look would; where that fails, a look says why.
+                record: Record | None = self._read_at_once(name, path, level.fd) if is_file else None
+                if record is None:
+                    self._options.check()
+                records.append(record or self._child(level, name, path, levels))
                 if levels[-1] is not level:
                     return records
             if len(records) >= _RECORDS_AT_ONCE:
@@ -196,10 +199,6 @@ class _Walk:
             return Note(path, code_of(exc))
 
     def _record(self, level: _Level, name: bytes, path: bytes, levels: list[_Level]) -> Record:
-        if name in level.files and not level.rules.ignores(path, is_folder=False):
-            # Reading it tells all that a look would; whatever comes between is found by the look.
-            with contextlib.suppress(OSError, Unstable):
-                return self._read(name, path, level.fd)
         found = look(name, level.fd)
         is_folder = stat.S_ISDIR(found.st_mode)
         if level.rules.ignores(path, is_folder=is_folder):
@@ -219,6 +218,14 @@ class _Walk:
             if len(levels) > _OPEN_LEVELS:
                 _let_go(levels[-_OPEN_LEVELS - 1])
         return Entry(path, state)
+
+    def _read_at_once(self, name: bytes, path: bytes, folder_fd: int) -> Entry | None:
+        if len(path) > MAX_PATH_BYTES or folder_fd < 0:
+            return None
+        try:
+            return self._read(name, path, folder_fd)
+        except (OSError, Unstable):
+            return None
 
     def _read(self, name: bytes, path: bytes, folder_fd: int) -> Entry:
         digest, found, at_ns, first = read_through(name, folder_fd, self._options.check)

@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from sbxguest.tree import Note, OpKind, Record, Result, State
-from sbxguest.tree import Op as WireOp
 from sbxguest.tree.frames import PACKED_BYTES, BatchWriter
+from sbxguest.tree.ops import encode_new
 from sbxtui.guest.tree import GuestTree
 from sbxtui.services.sync.made import Made
 from sbxtui.services.sync.model import Change, Path, Side
@@ -57,7 +57,7 @@ class HeadStart:
             return
         self.size_bytes += size_bytes
         goal = state.with_stamp(None)
-        self._take(WireOp(_PUT, path, goal, None, size_bytes), goal, content)
+        self._take(path, goal, encode_new(_PUT, path, goal, size_bytes), content)
 
     def take_others(self, records: Iterable[Record]) -> None:
         """The folders and links among what was found; what is in a folder comes later."""
@@ -66,7 +66,7 @@ class HeadStart:
                 continue
             goal = record.state.with_stamp(None)
             kind = OpKind.MKDIR if goal.is_dir else OpKind.LINK
-            self._take(WireOp(kind, record.path, goal), goal)
+            self._take(record.path, goal, encode_new(kind, record.path, goal))
 
     def _has_room(self, size_bytes: int) -> bool:
         self._is_full = (
@@ -78,9 +78,9 @@ class HeadStart:
         )
         return not self._is_full
 
-    def _take(self, op: WireOp, goal: State, content: bytes = b"") -> None:
-        self._states[op.path] = goal
-        self._gathered += self._writer.op(op, content)
+    def _take(self, path: Path, goal: State, op: bytes, content: bytes = b"") -> None:
+        self._states[path] = goal
+        self._gathered += self._writer.encoded(op, content)
         if len(self._gathered) >= _PIECE_BYTES:
             self._pass_on()
             with contextlib.suppress(RuntimeError):
