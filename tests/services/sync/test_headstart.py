@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,10 @@ def _tree(root: Path) -> dict[str, object]:
     return found
 
 
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
 def _break() -> None:
     raise GuestUnreachable(CUT)
 
@@ -91,7 +96,7 @@ async def test_nothing_is_made_where_a_person_has_to_be_asked(
 
 
 async def test_what_came_to_the_sandbox_meanwhile_is_kept(two: TwoFolders, guest: Guest) -> None:
-    guest.at["sending"] = lambda: (two.there / "d0").write_text("theirs") and None
+    guest.at["sending"] = partial(_write, two.there / "d0", "theirs")
     await two.cycle.compare()
     if two.pair.mode is Mode.MIRROR:
         assert two.cycle.status.halts or (two.there / "d0").is_dir()
@@ -128,7 +133,7 @@ async def test_one_that_is_cut_off_while_it_is_made_is_gone_on_with(two: TwoFold
 
 
 async def test_what_is_saved_while_it_is_on_its_way_comes_later(two: TwoFolders, guest: Guest) -> None:
-    guest.at["making"] = lambda: (two.here / "run").write_text("saved") and None
+    guest.at["making"] = partial(_write, two.here / "run", "saved")
     await two.cycle.compare()
     await two.cycle.follow({b"run"})
     assert (two.there / "run").read_text() == "saved"
