@@ -211,3 +211,8 @@ def test_several_files_are_each_tried_as_cat_and_rm_do(sbx: Sbx, app: str) -> No
 def test_flags_of_aws_are_told_to_be_left_out_on_this_machine(sbx: Sbx, words: tuple[str, str]) -> None:
     assert f"{words[0]} left out" in sbx.ok("ls", *words).err
     assert "left out" not in sbx.ok("context", "ls", *words).err
+
+
+def test_a_label_is_one_plain_line(sbx: Sbx, app: str) -> None:
+    for line in (("label", app, "a\nb=c"), ("create", "--label", "a=\x1b[31m")):
+        assert sbx(*line).code == 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sbxtui.cli import parser
 from sbxtui.core.errors import UsageError
-from sbxtui.core.names import VERB_WORDS, check_name, generate_name
+from sbxtui.core.names import VERB_WORDS, check_labels, check_name, generate_name
 
 
 @pytest.mark.parametrize("name", ["a", "0", "api-tests", "x" * 63, "a-", "a--b"])
@@ -43,3 +43,10 @@ def test_when_every_word_is_taken_a_number_follows() -> None:
 
     plain = generate_name(set(), first)  # type: ignore[arg-type]  # a list is all it is called with
     assert generate_name({plain, f"{plain}-2"}, first) == f"{plain}-3"  # type: ignore[arg-type]  # as above
+
+
+def test_a_label_that_cannot_be_shown_is_refused_and_can_be_taken_away() -> None:
+    check_labels({"team": "blå", "empty": "", "a\nb": ""})
+    for labels in ({"a\nb": "c"}, {"a": "\x1b[31m"}, {"a": "\u202eb"}):
+        with pytest.raises(UsageError, match="is no label"):
+            check_labels(labels)

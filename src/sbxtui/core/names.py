@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from sbxtui.core.errors import UsageError
+from sbxtui.core.text import harmless_line
 
 MAX_NAME_LENGTH = 63
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -54,6 +55,20 @@ def check_name(name: str) -> str:
             f"`{name}` cannot name a sandbox: `{_ID_BEGINNING}` is how ids begin", hint="let the name begin otherwise"
         )
     return name
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Refuse labels that no line can show and no filter can name; an empty value takes a label away, whatever it is.
+
+    Raises:
+        UsageError: One has a line break, an escape or another character that is not printed.
+    """
+    for key, value in labels.items():
+        if value and not (key + value).isprintable():
+            shown = harmless_line(f"{key}={value}", limit=60)
+            raise UsageError(
+                f"`{shown}` is no label: it has characters that cannot be shown", hint="use one plain line"
+            )
 
 
 def generate_name(taken: Collection[str], choose: Callable[[Sequence[str]], str]) -> str:

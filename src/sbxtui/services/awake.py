@@ -83,9 +83,13 @@ def awake_spec(
 def until_words(link: Link) -> str:
     """Until when a link keeps its sandbox awake, for people."""
     spec = AwakeSpec.of(link.spec)
-    until = "while a job runs" if spec.until is None else f"until {iso(spec.until)}"
+    until = "while a job runs" if spec.until is None else f"until {_here(spec.until)}"
     most = f", for {usd_text(spec.budget_usd)} at most" if spec.budget_usd is not None else ""
-    return f"{until}, at the latest until {iso(spec.deadline)}{most}"
+    return f"{until}, at the latest until {_here(spec.deadline)}{most}"
+
+
+def _here(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M}"
 
 
 class KeepAwake:
@@ -119,7 +123,7 @@ class KeepAwake:
             UsageError: That time is over already.
         """
         if spec.until is not None and spec.until <= datetime.now(UTC):
-            raise UsageError(f"{iso(spec.until)} is over already", hint="--until job, 2h, or a later time")
+            raise UsageError(f"{_here(spec.until)} is over already", hint="--until job, 2h, or a later time")
         if spec.until is None and not await self._is_busy(row):
             raise Conflict(f"no job runs in `{row.name}`", hint="begin one first, or say --until 30m")
         await self.stop(row)

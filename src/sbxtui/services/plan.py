@@ -14,6 +14,7 @@ from sbxtui.core.egress import parse_network
 from sbxtui.core.errors import Conflict, PolicyDenied, UsageError
 from sbxtui.core.life import BUDGET
 from sbxtui.core.model import Context, ContextKind, IdlePolicy, ImageVersion, LaunchRequest
+from sbxtui.core.names import check_labels
 from sbxtui.core.pricing import longest_s, prices_for, usd_text
 from sbxtui.core.secrets import NewSecret, check_new
 from sbxtui.core.sizing import (
@@ -152,6 +153,7 @@ async def plan_launch(
     has_env = options.origin is not None and options.origin.has_memory
     env = {**({} if has_env else settings.env), **options.env}
     _check_env(env)
+    check_labels(options.labels)
     # The image has its own working folder; only somebody who named another one means another one.
     workdir = options.workdir or (settings.workdir if "workdir" in settings.sources and not has_env else "")
     if workdir and not workdir.startswith("/"):

@@ -30,7 +30,7 @@ from sbxtui.core.model import (
     SandboxRecord,
     SandboxState,
 )
-from sbxtui.core.names import check_name
+from sbxtui.core.names import check_labels, check_name
 from sbxtui.core.text import harmless_line, reason_words
 from sbxtui.identity import own_identity
 from sbxtui.services.activity import noted
@@ -230,6 +230,7 @@ class Sandboxes:
 
     async def label(self, reference: str, changes: Mapping[str, str]) -> Registration:
         """Set labels; an empty value removes its label."""
+        check_labels(changes)
         row = await self.find(reference)
         named = {key: value or None for key, value in changes.items()}
         return await asyncio.to_thread(
