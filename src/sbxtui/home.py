@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from sbxtui.core.errors import SbxError
+from sbxtui.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

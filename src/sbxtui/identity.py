@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from sbxtui.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from sbxtui.core.errors import FileMissing, SbxError, UsageError
 from sbxtui.core.paths import at_home
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 
 # Of these two the second is what other programs call theirs, too.
 _COMMON_NAME = "setup.yaml"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
 from sbxtui.core.errors import UsageError
 from sbxtui.core.paths import at_home
+from sbxtui.core.values import dataclass
 from sbxtui.home import Home
 from sbxtui.project import read_project_file
 

@@ -6,13 +6,13 @@ import argparse
 import asyncio
 import dataclasses
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 from sbxtui.cli.asking import ask
 from sbxtui.cli.output import Output, is_interactive
 from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.model import ContextKind, Registration
+from sbxtui.core.values import dataclass
 from sbxtui.settings import Settings
 from sbxtui.wiring import Services
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from sbxtui.core.model import Context
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 
 Kind = Literal["sandbox", "image", "account", "log group", "bucket", ""]
 

@@ -5,8 +5,6 @@ Each row names an error class, the reason in words, and a hint; `{…}` in these
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sbxtui.core.errors import (
     AccessDenied,
     Conflict,
@@ -18,6 +16,7 @@ from sbxtui.core.errors import (
     Unsupported,
     UsageError,
 )
+from sbxtui.core.values import dataclass
 
 _SIGN_IN = "sign in again (`aws sso login{profile_flag}`) or renew the keys of {credentials}"
 _CLOCK = "set this machine's clock (`timedatectl set-ntp true`) and try again"

@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from sbxtui.control.credentials import StaticCredentials
 from sbxtui.core.errors import ControlUnavailable, SbxError, Unsupported
 from sbxtui.core.isolation import NO_SHORTFALL, Shortfall
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 from sbxtui.home import Home, private_dir
 from sbxtui.identity import ProcessIdentity
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sbxtui.core.errors import ControlUnavailable, SbxError, Throttled
+from sbxtui.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

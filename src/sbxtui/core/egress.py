@@ -6,12 +6,12 @@ A rule is `HOST:PORT`, `*.DOMAIN:PORT` (every name below the domain, not itself)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from sbxtui.core.destinations import PRESETS
 from sbxtui.core.errors import UsageError
 from sbxtui.core.hosts import THIS_MACHINE, as_address, authority, split_authority, why_not_public
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 
 MAX_RULES = 200
 _PREFIX = "allow="

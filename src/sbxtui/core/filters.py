@@ -12,12 +12,12 @@ import operator
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import Sandbox
 from sbxtui.core.text import harmless_line, parse_duration_s
+from sbxtui.core.values import dataclass
 
 _TERM = re.compile(r"(?P<not>!?)(?:(?P<key>[a-z]+)(?P<op>[:=<>]))?(?P<value>.*)", re.DOTALL)
 # What a sandbox has cost so far in USD; None where nobody knows.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sbxtui.core.errors import RuntimeUnavailable, UsageError
+from sbxtui.core.values import dataclass
 
 # Weakest first. The last is what the platform gives; the others are runtimes of the local cloud.
 TIERS = ("process", "bubblewrap", "gvisor", "microvm", "firecracker")

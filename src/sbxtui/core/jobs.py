@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import ContextName, ExecResult, SandboxId
+from sbxtui.core.values import dataclass
 
 TIMED_OUT_CODE = 124
 # Who began a job that took so long may look elsewhere by its end.

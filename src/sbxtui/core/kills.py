@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from sbxtui.core.text import harmless_line, short_size
+from sbxtui.core.values import dataclass
 
 FILE_NAME = "kills.json"
 # A file of these is read at each look.

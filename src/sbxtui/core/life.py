@@ -7,13 +7,14 @@ costs told are rather too high. All windows are the platform's; a local cloud th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sbxtui.core.model import Context, ContextKind, IdlePolicy, Sandbox, SandboxState
 from sbxtui.core.pricing import Cost, Prices, Usage, about_text, cost_of, prices_for, usd_text
 from sbxtui.core.text import iso
+from sbxtui.core.values import dataclass
 
 if TYPE_CHECKING:
     from sbxtui.core.jobs import Job

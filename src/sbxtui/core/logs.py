@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from sbxtui.core.errors import UsageError
 from sbxtui.core.linesearch import is_found
 from sbxtui.core.text import harmless_line, parse_duration_s
+from sbxtui.core.values import dataclass
 
 # Of one line that has no end, so much is one.
 MAX_LINE_BYTES = 64 * 1024

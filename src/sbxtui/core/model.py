@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import NewType
+
+from sbxtui.core.values import dataclass
 
 SandboxId = NewType("SandboxId", str)
 ContextName = NewType("ContextName", str)

@@ -8,12 +8,13 @@ cloud, which costs nothing: what the same would cost on AWS.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from sbxtui.core.errors import UsageError
 from sbxtui.core.model import DEFAULT_MEMORY_MIB, Context, ContextKind, Sandbox, SandboxState
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 
 # Where the figures come from.
 PRICES_OF = "2026-08-07"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sbxtui.core.destinations import PRESETS, SECRET_HOSTS
 from sbxtui.core.egress import NetworkPolicy, Rule, parse_network
 from sbxtui.core.errors import PolicyDenied, UsageError
 from sbxtui.core.hosts import authority
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 
 MAX_VALUE_CHARS = 8_192
 MAX_SECRETS = 50

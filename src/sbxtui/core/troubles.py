@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sbxtui.core.jobs import LONG_S, Job, program_of
 from sbxtui.core.model import Event
 from sbxtui.core.text import counted, harmless_line, short_age
+from sbxtui.core.values import dataclass
 
 if TYPE_CHECKING:
     from sbxtui.core.usage import Usage

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sbxtui.core.model import IdlePolicy
+from sbxtui.core.values import dataclass
 
 if TYPE_CHECKING:
     from sbxtui.core.jobs import Job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -15,6 +15,7 @@ from sbxtui.core.errors import GuestUnreachable, NotFound, SbxError, Throttled, 
 from sbxtui.core.jobs import Job, TerminalSize
 from sbxtui.core.model import ExecResult
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 
 if TYPE_CHECKING:
     from sbxtui.guest.files import GuestFiles

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from sbxguest.tree import Problem, TreeError, TreeReport, pack
 from sbxtui.core.errors import AccessDenied, FileMissing, QuotaExceeded, SbxError, UsageError
 from sbxtui.core.model import FileInfo
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 from sbxtui.guest.faults import garbled
 from sbxtui.guest.http1 import Answer
 

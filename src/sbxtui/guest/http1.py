@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 import httptools
+
+from sbxtui.core.values import dataclass
 
 Body = bytes | AsyncIterable[bytes] | None
 # A piece is what one read of the event loop brings, 256 KiB at most; four of them wait for a reader, then it is the

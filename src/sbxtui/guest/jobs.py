@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from sbxtui.core.errors import GuestUnreachable
 from sbxtui.core.jobs import Channel, Job, JobExit, JobGap, JobOutput, JobPiece, JobState, TerminalSize
 from sbxtui.core.model import ContextName, ExecResult, SandboxId
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 from sbxtui.guest.faults import garbled, may_have_arrived
 from sbxtui.guest.retry import patiently
 from sbxtui.guest.streams import RECONNECT_S, LogReader, start_unknown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +10,7 @@ from sbxguest import wire
 from sbxtui.core.errors import GuestUnreachable, SbxError, Unsupported
 from sbxtui.core.logs import LogChunk
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 from sbxtui.guest.faults import translated
 from sbxtui.guest.filewire import as_object, lines, whole
 from sbxtui.guest.http1 import Patience

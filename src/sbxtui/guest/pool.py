@@ -6,9 +6,9 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from sbxtui.core.values import dataclass
 from sbxtui.guest.http1 import Answer, Body, Connection, HttpError, HttpTimeout, Patience, request_head
 
 # The smallest sandbox takes eight connections in all, and forwards and dashboards want theirs.

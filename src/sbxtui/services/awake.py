@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from sbxtui.core.logs import parse_instant
 from sbxtui.core.model import Context, Registration, SandboxState
 from sbxtui.core.pricing import prices_for, usd_text
 from sbxtui.core.text import iso
+from sbxtui.core.values import dataclass
 from sbxtui.home import Home
 from sbxtui.services.guests import Guests
 from sbxtui.services.lookout import Lookout

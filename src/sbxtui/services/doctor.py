@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +15,7 @@ from sbxtui.control.local import find_local_cloud, local_cloud_log
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import Context, ContextKind
 from sbxtui.core.text import counted, short_size
+from sbxtui.core.values import dataclass
 from sbxtui.home import private_dir
 from sbxtui.services.network import has_own_network
 from sbxtui.services.planes import ControlPlanes

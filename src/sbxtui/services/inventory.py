@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from pathlib import Path
@@ -25,6 +25,7 @@ from sbxtui.core.model import (
     SandboxListing,
     SandboxState,
 )
+from sbxtui.core.values import dataclass
 from sbxtui.home import Home
 from sbxtui.services.lives import Lives
 from sbxtui.services.planes import ControlPlanes

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sbxtui.core.errors import NotFound, SbxError, TimedOut
 from sbxtui.core.jobs import Job, JobState
 from sbxtui.core.model import Context, Registration, SandboxId, SandboxState
+from sbxtui.core.values import dataclass
 from sbxtui.services.guests import speaks_v1
 from sbxtui.services.inventory import Inventories
 from sbxtui.services.jobs import Jobs

@@ -11,11 +11,12 @@ import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sbxtui.core.errors import Conflict, ConnectionLost, NotFound, Unsupported
 from sbxtui.core.jobs import Job, JobExit, JobPiece, TerminalSize
 from sbxtui.core.model import ExecResult, Registration
+from sbxtui.core.values import dataclass
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.jobs import JobRequest
 from sbxtui.services.attachment import Attachment

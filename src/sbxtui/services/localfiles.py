@@ -8,13 +8,13 @@ import os
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path
 
 from sbxtui.core.errors import FileMissing, SbxError, UsageError
 from sbxtui.core.threads import run_abandonable
+from sbxtui.core.values import dataclass
 from sbxtui.guest.files import GuestFiles
 from sbxtui.guest.filewire import Download
 

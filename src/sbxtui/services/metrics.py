@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sbxtui.core.errors import Conflict, SbxError, Unsupported
@@ -13,6 +12,7 @@ from sbxtui.core.model import Context, Registration, Sandbox, SandboxState
 from sbxtui.core.sparks import in_columns, spark
 from sbxtui.core.text import short_age
 from sbxtui.core.usage import RESTING, Usage
+from sbxtui.core.values import dataclass
 from sbxtui.services.clocks import with_right_clock
 from sbxtui.services.guests import Guests, speaks_v1
 from sbxtui.services.inventory import Inventories, Inventory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +14,7 @@ from sbxtui.core.errors import SandboxNotFound, Unsupported
 from sbxtui.core.isolation import accepts
 from sbxtui.core.model import Context, ContextKind, Registration
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 from sbxtui.home import Home
 from sbxtui.services.planes import ControlPlanes
 from sbxtui.store.events import Events

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from sbxtui.core.errors import SandboxNotFound, SbxError, UsageError
 from sbxtui.core.model import Context, Registration
+from sbxtui.core.values import dataclass
 from sbxtui.store.registry import Registry
 from sbxtui.store.rows import known
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sbxtui.core.values import dataclass
 from sbxtui.identity import ProcessIdentity
 from sbxtui.store.codec import instant_of, instant_text, object_of, object_text
 from sbxtui.store.db import Store, Transaction

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from sbxtui.core.errors import Conflict, NotFound, StoreTooNew
 from sbxtui.core.model import SandboxId
+from sbxtui.core.values import dataclass
 from sbxtui.store.codec import instant_of, instant_text, object_of, object_text
 from sbxtui.store.db import Store, Transaction
 from sbxtui.store.events import append

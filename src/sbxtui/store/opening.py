@@ -6,11 +6,11 @@ import contextlib
 import logging
 import os
 import sqlite3
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from sbxtui.core.errors import StoreError, StoreTooNew, StoreUnwritable
+from sbxtui.core.values import dataclass
 from sbxtui.store import damage, failures, locks, schema
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from sbxtui.core.values import dataclass
 from sbxtui.store import events
 from sbxtui.store.codec import instant_text
 from sbxtui.store.db import Store, Transaction

@@ -7,7 +7,8 @@ A migration only adds: tables, columns with defaults, indexes. So an older sbx c
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+
+from sbxtui.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ like an output with a value, is taken, and what is not understood is told. A fil
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from sbxtui.core.model import Context, ContextKind, ContextName, LaunchRequest, 
 from sbxtui.core.names import generate_name
 from sbxtui.core.paths import at_home
 from sbxtui.core.text import counted, harmless_line
+from sbxtui.core.values import dataclass
 from sbxtui.store import events, rows, seed_shapes
 from sbxtui.store.codec import instant_text
 from sbxtui.store.db import Store, Transaction

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from sbxtui.core.errors import UsageError
 from sbxtui.core.names import MAX_NAME_LENGTH, check_name
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 from sbxtui.store.outputs import OUTPUT_NAMES
 
 _ID = re.compile(r"microvm-[0-9A-Za-z-]{4,120}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from sbxtui.core.values import dataclass
 from sbxtui.store.db import Store
 
 # The machine of before lost the name: it was forgotten, or renamed.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from sbxtui.core.errors import TimedOut
 from sbxtui.core.model import EndpointToken, SandboxId
+from sbxtui.core.values import dataclass
 from sbxtui.store import leases
 from sbxtui.store.codec import instant_of, instant_text
 from sbxtui.store.db import Store, Transaction

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from sbxtui.core.values import dataclass
 
 # Where an action works. A widget names its scopes, nearest first; a nearer one takes a key from a farther one.
 EVERYWHERE = "everywhere"

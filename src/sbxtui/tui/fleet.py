@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.filters import parse_filter, sort_sandboxes
 from sbxtui.core.life import spent_usd
 from sbxtui.core.model import Context, Sandbox, SandboxState
+from sbxtui.core.values import dataclass
 from sbxtui.tui import clock
 from sbxtui.tui.words import LastSeen, state_tone
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -11,6 +10,7 @@ from textual.message import Message
 from sbxtui.core.errors import SbxError
 from sbxtui.core.isolation import Shortfall
 from sbxtui.core.model import Context, Sandbox, SandboxId, SandboxRecord
+from sbxtui.core.values import dataclass
 
 if TYPE_CHECKING:
     from sbxtui.services.inventory import Inventory

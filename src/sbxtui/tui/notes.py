@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from sbxtui.core.errors import SbxError
+from sbxtui.core.values import dataclass
 
 MAX_NOTES = 200
 

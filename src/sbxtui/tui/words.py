@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from textwrap import wrap
 
@@ -13,6 +12,7 @@ from sbxtui.core.errors import SbxError
 from sbxtui.core.isolation import short_isolation
 from sbxtui.core.model import Sandbox, SandboxState
 from sbxtui.core.text import harmless, harmless_line, reason_words, short_age
+from sbxtui.core.values import dataclass
 
 # Glyph and word say the state; the third column names a colour that only repeats it.
 STATE_WORDS: dict[SandboxState, tuple[str, str, str]] = {

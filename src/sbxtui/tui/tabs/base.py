@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.containers import Vertical
@@ -11,6 +10,7 @@ from textual.widgets import Static
 from textual.worker import Worker, WorkerState
 
 from sbxtui.core.model import Sandbox, SandboxRecord
+from sbxtui.core.values import dataclass
 from sbxtui.tui.actions import SANDBOXES
 from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.fleet import Fleet

@@ -5,11 +5,12 @@ Their modules are imported when they are first needed: the first frame shows one
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import cast
 
+from sbxtui.core.values import dataclass
 from sbxtui.tui.actions import ACTIONS, EVERYWHERE, Action, Needs
 from sbxtui.tui.tabs.base import Tab
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from rich.cells import cell_len, set_cell_size
@@ -12,6 +12,7 @@ from sbxtui.core.life import cost_now
 from sbxtui.core.model import Sandbox
 from sbxtui.core.pricing import Cost, cost_text
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.words import age_text, isolation_word, network_text, shown_name, state_text, why_text
 

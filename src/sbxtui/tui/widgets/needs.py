@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
@@ -13,6 +12,7 @@ from textual.widgets import Static
 
 from sbxtui.core.model import Sandbox
 from sbxtui.core.text import harmless_line
+from sbxtui.core.values import dataclass
 from sbxtui.tui import clock
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.words import STATE_WORDS, shown_name, why_text

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from textual.content import Content
 from textual.widgets import Static
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.model import ContextKind
 from sbxtui.core.text import harmless, harmless_line
+from sbxtui.core.values import dataclass
 from sbxtui.tui.fleet import Fleet
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -17,6 +16,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from sbxtui.core.model import Sandbox, SandboxState
+from sbxtui.core.values import dataclass
 from sbxtui.tui import clock
 from sbxtui.tui.actions import LIST, SANDBOXES
 from sbxtui.tui.fleet import Fleet, key_of

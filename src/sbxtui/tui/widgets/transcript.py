@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import repeat
 
 from sbxtui.core.text import harmless, harmless_line
+from sbxtui.core.values import dataclass
 
 MAX_LINES = 10_000
 MAX_CHARS = 8 * 1024 * 1024
