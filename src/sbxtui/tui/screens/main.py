@@ -65,6 +65,7 @@ class MainScreen(Sparking):
         self._compositor = LineCompositor()
         self._is_looked = is_looked
         self.record: SandboxRecord | None = None
+        self._is_drawn = False
         self._is_watching = False
         self._awaited_name = ""
 
@@ -91,6 +92,13 @@ class MainScreen(Sparking):
             self.draw()
             self.open_again()
         self.set_interval(1.0, self._tick)
+        self.call_after_refresh(self._drawn)
+
+    async def _drawn(self) -> None:
+        """The first frame is there: now to what it would have waited for, the newest states before the other tabs."""
+        self._is_drawn = True
+        self._watch()
+        await self.query_one(DetailPane).fill()
 
     def _filled(self) -> None:
         """All tabs are there, and so are all keys."""
@@ -266,7 +274,11 @@ class MainScreen(Sparking):
         self.isolation = look.opening.isolation
         self.fleet.take(look.opening.inventory, is_cached=True)
         self.draw()
-        if not self._is_watching:
+        self._watch()
+
+    def _watch(self) -> None:
+        """Begin all that follows what was opened; once only, and not before the first frame."""
+        if self._is_drawn and self.is_open and not self._is_watching:
             self._is_watching = True
             self.follow()
             self.follow_alarms()

@@ -84,7 +84,7 @@ class DetailPane(Enduring, Vertical):
         on_filled: Called once, when all tabs are there.
 
     Attributes:
-        tabs: Those that are there: until `filled` is set, right after the first frame, only the first.
+        tabs: Those that are there: until `filled` is set, only the first.
     """
 
     def __init__(self, on_filled: Callable[[], None], *, id: str | None = None) -> None:
@@ -103,9 +103,8 @@ class DetailPane(Enduring, Vertical):
 
     def on_mount(self) -> None:
         self._arrange()
-        self.call_after_refresh(self._fill)
 
-    async def _fill(self) -> None:
+    async def fill(self) -> None:
         """Make the tabs that the first frame does not show: it would wait for them as long as for all the rest."""
         await asyncio.to_thread(all_actions)
         others = [spec.kind(id=spec.id) for spec in TABS[1:]]
