@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.segment import Segments
@@ -47,6 +48,7 @@ _NOT_IN_PALETTE = frozenset({"palette", "back"})
 # Ending a command takes up to 5 s; a launch that cannot be taken back by then is replayed by the next sbx.
 _LEAVE_DEADLINE_S = 8.0
 _TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
+_LATER_STYLES = Path(__file__).with_name("later.tcss")
 _PAINT_EVERY_S = 1 / 15
 _FAR_PAINT_EVERY_S = 1 / 5
 # Threads that read keys and draw wait so long for one that computes; Python's own is five times that, and felt.
@@ -116,6 +118,10 @@ class Dashboard(Enduring, App[None]):
             return
         self._css_variables = variables
         super().refresh_css(animate)
+
+    def read_later_styles(self) -> None:
+        """Add the rules of what the first frame does not show: it would wait for them."""
+        self.stylesheet.add_source(_LATER_STYLES.read_text(encoding="utf-8"), read_from=(str(_LATER_STYLES), ""))
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key):

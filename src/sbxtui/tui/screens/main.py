@@ -76,7 +76,6 @@ class MainScreen(Sparking):
         with Container(id="body"):
             yield FleetPane(self.fleet, id="fleet")
             yield DetailPane(self._filled, id="detail")
-        yield FilterInput(id="filter")
         yield StatusBar(id="status")
         yield KeyBar(id="keys")
         yield Static("sbx needs a screen of at least 40 columns and 10 lines", id="too-small", markup=False)
@@ -98,6 +97,8 @@ class MainScreen(Sparking):
         """The first frame is there: now to what it would have waited for, the newest states before the other tabs."""
         self._is_drawn = True
         self._watch()
+        self.dashboard.read_later_styles()
+        await self.mount(FilterInput(id="filter"), before=self.query_one(StatusBar))
         await self.query_one(DetailPane).fill()
 
     def _filled(self) -> None:
@@ -284,6 +285,8 @@ class MainScreen(Sparking):
             self.follow_alarms()
             self.follow_cpu()
             self.query_one(DetailPane).opened()
+            # What is under the cursor came there before anything could be looked up.
+            self.moved()
 
     def change_context(self, look: FirstLook) -> None:
         """Show another context, once its look is over."""

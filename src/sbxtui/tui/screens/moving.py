@@ -147,10 +147,9 @@ class Moving(Helping):
         self._focused_last = event.widget
         is_detail = self.query_one("#detail") in event.widget.ancestors_with_self
         self.set_class(is_detail, "-detail-front")
-        box = self.query_one(FilterInput)
-        if event.widget is not box:
+        if not isinstance(event.widget, FilterInput):
             # What filters stands in the list's border; the line is for typing it.
-            box.display = False
+            self.query(FilterInput).set(display=False)
         self._show_keys()
 
     def on_screen_suspend(self) -> None:

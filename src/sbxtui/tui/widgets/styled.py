@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.style import Style
+from textual.css.styles import RenderStyles
+from textual.dom import DOMNode
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -20,10 +22,27 @@ class StyledView(ScrollView):
         super().__init__(id=id)
         self._style_cache: dict[str, Style] = {}
 
+    @classmethod
+    def _get_component_classes(cls) -> frozenset[str]:  # type: ignore[override]  # textual caches its own
+        """None for Textual, which would work out all of them each time anything of the view's own style may change."""
+        return frozenset()
+
+    def get_component_styles(self, *names: str) -> RenderStyles:
+        """As Textual's; worked out when they are asked for first."""
+        for name in names:
+            if name not in self._component_styles:
+                component = DOMNode(classes=name)
+                component._attach(self)
+                self.app.stylesheet.apply(component, animate=False)
+                self._component_styles[name] = component.styles
+        return super().get_component_styles(*names)
+
     def notify_style_update(self) -> None:
         """Textual tells that colours may be other ones now."""
         super().notify_style_update()
+        self._component_styles.clear()
         self._style_cache.clear()
+        self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """As Textual's, which puts each line of whatever widget together from its frame, and keeps it: a flood pays
