@@ -59,12 +59,12 @@ class Busy(FakeCloud):
     turn = itertools.count()
     @property
     def sandboxes(self):
-        turn = next(self.turn)
-        state = SandboxState.RUNNING if turn % 2 else SandboxState.SUSPENDED
-        return [replace(one, state=state) if at % 10 < 3 else one for at, one in enumerate(self.rows)]
+        return self.rows[next(self.turn) % 2]
     @sandboxes.setter
     def sandboxes(self, rows):
-        self.rows = [sandbox(f"s{number:04}") for number in range(int(sys.argv[2]))]
+        rows = [sandbox(f"s{number:04}") for number in range(int(sys.argv[2]))]
+        stopped = [replace(one, state=SandboxState.SUSPENDED) if at % 10 < 3 else one for at, one in enumerate(rows)]
+        self.rows = [rows, stopped]
 root = pathlib.Path(sys.argv[1])
 run_dashboard(Settings(home=home_at(root)), services_for(root, Busy()))
 """

@@ -31,6 +31,7 @@ from sbxtui.core.model import (
     SandboxRecord,
     SandboxState,
 )
+from sbxtui.core.threads import work_beside
 from sbxtui.home import Home
 from sbxtui.services.alarms import Alarms
 from sbxtui.services.inventory import Inventory
@@ -226,7 +227,12 @@ class _Inventories:
             )
             return Inventory(context, rows, None, cloud.error)
         seen_at = now()
-        return Inventory(context, tuple(replace(one, seen_at=seen_at) for one in cloud.sandboxes), seen_at)
+        told = cloud.sandboxes
+        return Inventory(context, await work_beside(len(told), _as_seen, told, seen_at), seen_at)
+
+
+def _as_seen(rows: Sequence[Sandbox], seen_at: datetime) -> tuple[Sandbox, ...]:
+    return tuple(replace(one, seen_at=seen_at) for one in rows)
 
 
 class _Launcher:

@@ -11,9 +11,11 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
+_MANY = 200
 
 
 async def run_abandonable(work: Callable[[], Result]) -> Result:
@@ -43,6 +45,13 @@ def _settle(future: asyncio.Future[Result], result: Result | None, error: BaseEx
         future.set_exception(error)
     else:
         future.set_result(result)  # type: ignore[arg-type]  # without an error there is a result
+
+
+async def work_beside(many: int, work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
+    """Work on so many things without keeping the event loop from all else; a few take less time than a thread does."""
+    if many < _MANY:
+        return work(*given, **named)
+    return await asyncio.to_thread(work, *given, **named)
 
 
 class Lane:

@@ -25,6 +25,7 @@ from sbxtui.core.model import (
     SandboxListing,
     SandboxState,
 )
+from sbxtui.core.threads import work_beside
 from sbxtui.core.values import dataclass
 from sbxtui.home import Home
 from sbxtui.services.lives import Lives
@@ -92,7 +93,7 @@ class Inventories:
         except SbxError as exc:
             return Inventory(context, tuple(_unseen(row) for row in rows), None, exc)
         seen_at = datetime.now(UTC)
-        sandboxes = _joined(context, rows, listings, seen_at)
+        sandboxes = await work_beside(len(rows), _joined, context, rows, listings, seen_at)
         changed = await self._lives.note(context, rows, sandboxes, seen_at)
         rows = [changed.get(row.name, row) for row in rows]
         inventory = Inventory(context, tuple(await self._with_reasons(context, plane, rows, sandboxes)), seen_at)
@@ -129,10 +130,7 @@ class Inventories:
         gone = {one.id for one in sandboxes if one.state is SandboxState.TERMINATED and one.is_tracked}
         noted = {row.name: (row, kills) for row, kills in await self._reasons.note_kills(context, rows)}
         ended = await self._reasons.note_ends(plane, [row for row, _ in noted.values() if row.id in gone])
-        return [
-            _with_reason(one, ended.get(one.name, noted[one.name][0]), noted[one.name][1]) if one.is_tracked else one
-            for one in sandboxes
-        ]
+        return await work_beside(len(sandboxes), _all_with_reasons, sandboxes, noted, ended)
 
     def _cache_file(self, context: Context) -> Path:
         return self._home.cache_dir / "states" / f"{context.name}.json"
@@ -140,6 +138,15 @@ class Inventories:
 
 def _age(inventory: Inventory) -> timedelta:
     return datetime.now(UTC) - inventory.seen_at if inventory.seen_at is not None else timedelta.max
+
+
+def _all_with_reasons(
+    sandboxes: Sequence[Sandbox], noted: Mapping[str, tuple[Registration, Kills]], ended: Mapping[str, Registration]
+) -> list[Sandbox]:
+    return [
+        _with_reason(one, ended.get(one.name, noted[one.name][0]), noted[one.name][1]) if one.is_tracked else one
+        for one in sandboxes
+    ]
 
 
 def _with_reason(sandbox: Sandbox, row: Registration, kills: Kills) -> Sandbox:

@@ -26,6 +26,7 @@ from textual.worker import WorkerError
 
 from sbxtui.core.text import harmless_line
 from sbxtui.settings import Settings
+from sbxtui.tui.collecting import Collector
 from sbxtui.tui.crash import write_crash_report
 from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.feeding import KEYS
@@ -69,6 +70,7 @@ def run_dashboard(
         The exit code: 0 left on purpose, 1 crashed, 128+n ended by signal n.
     """
     sys.setswitchinterval(_TURN_S)
+    gc.disable()
     look = FirstLook(services_factory)
     look.start()
     app = Dashboard(settings, look, terminal=terminal)
@@ -100,6 +102,7 @@ class Dashboard(Enduring, App[None]):
         self._is_leaving = False
         self.held: list[Callable[[], None]] = []
         self._only_text = OnlyText()
+        self.collector = Collector()
         self.animation_level = "none"
         for theme in THEMES:
             self.register_theme(theme)
@@ -159,9 +162,8 @@ class Dashboard(Enduring, App[None]):
 
     def on_ready(self) -> None:
         """The first frame is drawn; until then nothing was looked through for what may go."""
-        if not gc.isenabled():
-            gc.freeze()
-            gc.enable()
+        self.collector.begin()
+        self.set_interval(1.0, self.collector.tick)
 
     def _check_resize(self) -> None:
         """As Textual's; the size that the screen has already is news, too.

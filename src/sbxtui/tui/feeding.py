@@ -28,10 +28,16 @@ class Keys:
     def __init__(self) -> None:
         self.quiet_until = 0.0
         self._free_until = 0.0
+        self._pressed_at = 0.0
+
+    @property
+    def quiet_for_s(self) -> float:
+        """So long nobody has typed."""
+        return perf_counter() - self._pressed_at
 
     def pressed(self) -> None:
         """A person pressed a key."""
-        now = perf_counter()
+        now = self._pressed_at = perf_counter()
         if now >= self._free_until:
             self.quiet_until = now + _KEYS_FIRST_S
             self._free_until = self.quiet_until + 2 * _KEYS_FIRST_S

@@ -71,7 +71,8 @@ class LogWork(WatchingTab):
             bunches.flush()
             self.post_message(LinesCame(key, source, (), exc))
 
-    @work(group="save", exit_on_error=False)
+    # Textual would describe it by all the lines.
+    @work(group="save", exit_on_error=False, description="save lines")
     async def save_lines(self, path: str, lines: Sequence[str]) -> None:
         """Write lines into a new file."""
         try:

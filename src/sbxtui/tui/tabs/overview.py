@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from textwrap import wrap
 
-from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from sbxtui.core.life import BUDGET, CAP_TOLD, LIVED, bill_of, life_of, life_words
 from sbxtui.core.model import ContextKind, Sandbox, SandboxRecord
@@ -20,6 +18,7 @@ from sbxtui.core.troubles import TOLD
 from sbxtui.tui import clock
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.tabs.base import Tab, View
+from sbxtui.tui.widgets.facts import Facts
 from sbxtui.tui.words import (
     is_isolated,
     isolation_text,
@@ -59,13 +58,12 @@ class OverviewTab(Tab):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._shown: Content | None = None
         self._told: tuple[list[tuple[str, str, str]], int] | None = None
         self._view: View | None = None
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="facts-body", can_focus=True):
-            yield Static(id="facts", markup=False)
+            yield Facts(id="facts")
 
     def first_inside(self) -> VerticalScroll:
         """What scrolls."""
@@ -81,7 +79,8 @@ class OverviewTab(Tab):
         if (facts, room) != self._told:
             self._told = (facts, room)
             lines = [_line(*fact, room) for fact in facts]
-            self._say(Content("\n").join(lines or [Content.styled("no sandbox is selected", "$sbx-muted")]))
+            text = Content("\n").join(lines or [Content.styled("no sandbox is selected", "$sbx-muted")])
+            self.query_one(Facts).say(text)
 
     def on_resize(self) -> None:
         self.tick()
@@ -90,18 +89,6 @@ class OverviewTab(Tab):
         """Ages here are as the list's are."""
         if self._view is not None:
             self.show(self._view)
-
-    def _say(self, content: Content) -> None:
-        # Only another height has the whole screen laid out anew.
-        is_as_high = self._shown is not None and _height(content) == _height(self._shown) > 0
-        self._shown = content
-        self.query_one("#facts", Static).update(content, layout=not is_as_high)
-
-
-def _height(content: Content) -> int:
-    """Lines; 0 where wide characters may have made more of them."""
-    lines = content.plain.split("\n")
-    return len(lines) if all(cell_len(line) == len(line) for line in lines) else 0
 
 
 def facts_of(

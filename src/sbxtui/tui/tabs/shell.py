@@ -99,12 +99,12 @@ class ShellTab(ShellWork):
 
     def _park_sleepers(self, view: View) -> None:
         """A line of a sandbox that was suspended stops with it: asking on for it would wake the sandbox."""
-        for sandbox in view.fleet.all:
-            console = self.consoles.get(key_of(sandbox))
-            if console is None or console.running is None or sandbox.state is not SandboxState.SUSPENDED:
+        for key in [key for key, console in self.consoles.items() if console.running is not None]:
+            sandbox = view.fleet.find(key)
+            if sandbox is None or sandbox.state is not SandboxState.SUSPENDED:
                 continue
             for worker in list(self.workers):
-                if worker.group == "line" and worker.name == key_of(sandbox):
+                if worker.group == "line" and worker.name == key:
                     worker.cancel()
 
     def _current(self) -> Console | None:

@@ -120,7 +120,8 @@ class Header(Bar):
     def _is_due(self, now: datetime) -> bool:
         return self._summed_at is None or now - self._summed_at >= _SUMMED_EVERY
 
-    @work(exclusive=True, group="sum", exit_on_error=False)
+    # Textual would describe it by all that it is given, and have thousands of rows as one text.
+    @work(exclusive=True, group="sum", exit_on_error=False, description="what many cost")
     async def _sum_many(self, context: Context, sandboxes: Sequence[Sandbox], now: datetime) -> None:
         self.post_message(Summed(await asyncio.to_thread(_sums, context, sandboxes, now)))
 
