@@ -163,7 +163,6 @@ class Dashboard(Enduring, App[None]):
     def on_ready(self) -> None:
         """The first frame is drawn; until then nothing was looked through for what may go."""
         self.collector.begin()
-        self.set_interval(1.0, self.collector.tick)
 
     def _check_resize(self) -> None:
         """As Textual's; the size that the screen has already is news, too.

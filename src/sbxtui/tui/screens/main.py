@@ -329,6 +329,7 @@ class MainScreen(Sparking):
 
     def _tick(self) -> None:
         """Once a second: what is old gets older, what runs runs longer."""
+        self.dashboard.collector.tick()
         self.query_one(FleetPane).tick()
         self.query_one(StatusBar).tick()
         self.query_one(Header).tick()

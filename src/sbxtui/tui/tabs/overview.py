@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from textwrap import wrap
 
 from textual.app import ComposeResult
@@ -31,6 +32,8 @@ from sbxtui.tui.words import (
 )
 
 _LABEL_WIDTH = 11
+_IN_SECONDS = re.compile(r"\b\d+s\b")
+_AGES_EVERY = timedelta(seconds=10)
 # Padding on both sides, and the scrollbar.
 _ASIDE_WIDTH = 3
 # Shown by rows of their own, or private: a launch may hold environment variables.
@@ -60,6 +63,7 @@ class OverviewTab(Tab):
         super().__init__(id=id)
         self._told: tuple[list[tuple[str, str, str]], int] | None = None
         self._view: View | None = None
+        self._shown_at = clock.now()
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="facts-body", can_focus=True):
@@ -71,9 +75,9 @@ class OverviewTab(Tab):
 
     def show(self, view: View) -> None:
         """Show the sandbox under the cursor."""
-        self._view = view
+        self._view, self._shown_at = view, clock.now()
         sandbox = view.sandbox
-        facts = [] if sandbox is None else list(facts_of(sandbox, view.fleet, view.record, clock.now()))
+        facts = [] if sandbox is None else list(facts_of(sandbox, view.fleet, view.record, self._shown_at))
         room = max(20, self.size.width - _ASIDE_WIDTH - _LABEL_WIDTH - 1)
         # Most looks tell nothing new.
         if (facts, room) != self._told:
@@ -83,10 +87,15 @@ class OverviewTab(Tab):
             self.query_one(Facts).say(text)
 
     def on_resize(self) -> None:
-        self.tick()
+        self._show_again()
 
     def tick(self) -> None:
-        """Ages here are as the list's are."""
+        """A second went by: what is told in seconds is another now, what is told in minutes seldom is."""
+        facts = self._told[0] if self._told is not None else []
+        if any(_IN_SECONDS.search(value) for _, value, _ in facts) or clock.now() - self._shown_at >= _AGES_EVERY:
+            self._show_again()
+
+    def _show_again(self) -> None:
         if self._view is not None:
             self.show(self._view)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import ClassVar
@@ -27,6 +27,9 @@ from sbxtui.tui.words import isolation_word, state_tone
 # Ages of a minute and more are told in minutes: looking for those that changed is work for nothing most of the time.
 _YOUNG = timedelta(minutes=1)
 _AGES_EVERY = timedelta(seconds=10)
+# When `59s` becomes `1m`.
+_LAST = timedelta(seconds=1)
+_ALWAYS = datetime.max.replace(tzinfo=UTC) - _LAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ class FleetTable(StyledView, can_focus=True):
         self._now = clock.now()
         self._slots: list[Slot] = []
         self._laid_out_width = 0
-        self._has_seconds = False
+        # So long an age is told in seconds; the age of what is not known is one, too.
+        self._young_until = self._now
         self._cursor_key = ""
         # What each line showed when it was last drawn: a look that tells nothing new draws nothing.
         self._drawn: dict[int, _Look | None] = {}
@@ -84,8 +88,9 @@ class FleetTable(StyledView, can_focus=True):
     def show(self) -> None:
         """Draw the fleet as it is now; to be called after every change of it."""
         self._now = clock.now()
-        young = self._now - _YOUNG
-        self._has_seconds = any(one.created_at > young or one.state is SandboxState.UNKNOWN for one in self.fleet.rows)
+        is_unknown = any(one.state is SandboxState.UNKNOWN for one in self.fleet.rows)
+        newest = max((one.created_at for one in self.fleet.rows), default=self._now - _YOUNG)
+        self._young_until = _ALWAYS if is_unknown else newest + _YOUNG
         self._lay_out(self.size.width)
         height = len(self.fleet.rows) + 1
         if self.virtual_size.height != height:
@@ -97,7 +102,7 @@ class FleetTable(StyledView, can_focus=True):
     def tick(self) -> None:
         """Draw the rows whose ages changed."""
         now = clock.now()
-        if now - self._now >= _AGES_EVERY or self._has_seconds:
+        if now - self._now >= _AGES_EVERY or now <= self._young_until + _LAST:
             self._now = now
             self._draw_changes()
 
