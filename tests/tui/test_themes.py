@@ -68,7 +68,9 @@ async def test_what_the_config_says_counts_more_and_is_said(tmp_path: Path) -> N
     async with dashboard(tmp_path, FakeCloud(), settings=settings) as driver:
         assert driver.app.theme == "sbx-contrast"
         await driver.press("T")
-        await driver.until(lambda: "theme terminal, until you leave: config.toml says contrast" in driver.toasts())
+        words = "theme terminal, until you leave: config.toml says contrast"
+        # A toast may be gone before it is looked for.
+        await driver.until(lambda: words in driver.main.notes.text())
     assert remembered_theme(settings.home) == "light"
 
 
