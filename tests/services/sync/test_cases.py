@@ -142,7 +142,6 @@ T51 both sides commit
 T52 half a million entries
   much.test_half_a_million_entries_are_told_of_soon_and_cost_little_each
   sights.test_a_first_look_tells_how_far_it_has_come_and_where_the_most_is
-  - 600 bytes for each entry: they are 620 after the first comparison, and 720 after a later one, which lists both sides
 T53 the root is replaced, a folder renamed twice
   link.test_a_folder_moved_away_with_another_in_its_place_halts
   watch.test_another_folder_in_the_place_of_the_watched_one_is_watched_anew

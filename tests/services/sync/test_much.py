@@ -21,7 +21,7 @@ from tests.support.tree_side import put
 _KIB_ALLOWED = 64 * 1024
 _LARGE_BYTES = 2 * 10**9
 _SLOW_BYTES, _SLOW_BYTES_PER_S = 60 * 10**6, 10**6
-_ENTRIES, _BYTES_PER_ENTRY = 500_000, 750
+_ENTRIES, _BYTES_PER_ENTRY = 500_000, 600
 
 
 async def turn(alone: Started) -> tuple[float, int, int, int, str]:
