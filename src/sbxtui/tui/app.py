@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from rich.segment import Segments
 from rich.text import Text
-from textual import events, on, work
+from textual import events, on
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
@@ -41,6 +41,7 @@ from sbxtui.tui.screens.main import MainScreen
 from sbxtui.tui.tabs.registry import first_actions
 from sbxtui.tui.terminal import TerminalDriver
 from sbxtui.tui.themes import DEFAULT_THEME, MONO_THEME, THEMES
+from sbxtui.tui.working import worker
 from sbxtui.wiring import Services
 
 _HANGUP_EXIT_CODE = 128 + signal.SIGHUP
@@ -248,16 +249,16 @@ class Dashboard(Enduring, App[None]):
             self._is_leaving = True
             self._leave(code)
 
-    @work(group="leave", exit_on_error=False)
+    @worker(group="leave")
     async def _leave(self, code: int) -> None:
-        busy = [worker for worker in self.workers if worker.group in BUSY_GROUPS and not worker.is_finished]
-        for worker in busy:
-            worker.cancel()
+        busy = [one for one in self.workers if one.group in BUSY_GROUPS and not one.is_finished]
+        for one in busy:
+            one.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_DEADLINE_S):
-                for worker in busy:
+                for one in busy:
                     with contextlib.suppress(WorkerError):
-                        await worker.wait()
+                        await one.wait()
         self.exit(None, code)
 
     def terminal_lost(self) -> None:

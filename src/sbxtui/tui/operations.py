@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from textual import work
 from textual.screen import Screen
 
 from sbxtui.core.errors import Conflict, SbxError
@@ -20,6 +19,7 @@ from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.messages import Changed, Created, LossesSeen, Opened, Progress, RecordSeen, Seen
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.words import shown_name
+from sbxtui.tui.working import worker
 from sbxtui.wiring import Services
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Operations(Enduring, Screen[None]):
         assert self.first_look.services is not None, "nothing acts before the first look is over"
         return self.first_look.services
 
-    @work(exclusive=True, group="open", exit_on_error=False)
+    @worker(exclusive=True, group="open")
     async def open_again(self) -> None:
         """Wait for the first look, or look again after it failed."""
         look = self.first_look
@@ -53,7 +53,7 @@ class Operations(Enduring, Screen[None]):
         await asyncio.to_thread(look.wait, None)
         self.post_message(Opened(look.opening, look.error))
 
-    @work(exclusive=True, group="watch", exit_on_error=False)
+    @worker(exclusive=True, group="watch")
     async def follow(self) -> None:
         """Watch the sandboxes until the screen goes away."""
         services = self.services
@@ -64,7 +64,7 @@ class Operations(Enduring, Screen[None]):
                 isolation, shortfall = planes.isolation_words(context), planes.isolation_shortfall(context)
                 self.post_message(Seen(inventory, isolation, shortfall))
 
-    @work(group="create", exit_on_error=False)
+    @worker(group="create")
     async def start_create(self, work: str, wish: Wish) -> None:
         """Make a sandbox; cancelling takes it back."""
 
@@ -87,22 +87,22 @@ class Operations(Enduring, Screen[None]):
             return
         self.post_message(Created(work, row.name))
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_suspend(self, work: str, targets: Sequence[Sandbox]) -> None:
         """Suspend sandboxes, a few at a time."""
         await self._change(work, "suspended", targets, lambda row: self.services.sandboxes.suspend(row))
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_resume(self, work: str, targets: Sequence[Sandbox]) -> None:
         """Resume sandboxes, a few at a time."""
         await self._change(work, "resumed", targets, lambda row: self.services.sandboxes.resume(row))
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_remove(self, work: str, targets: Sequence[Sandbox]) -> None:
         """End sandboxes for good, a few at a time."""
         await self._change(work, "removed", targets, lambda row: self.services.sandboxes.remove(row))
 
-    @work(exclusive=True, group="losses", exit_on_error=False)
+    @worker(exclusive=True, group="losses")
     async def look_for_losses(self, targets: Sequence[Sandbox]) -> None:
         """Ask what runs in sandboxes that may be removed."""
         self.post_message(LossesSeen(targets, await asyncio.gather(*map(self._losses_of, targets))))
@@ -126,7 +126,7 @@ class Operations(Enduring, Screen[None]):
             return [*loss_lines([], [exc.message], clock.now()), *lines]
         return [*loss_lines(listing.jobs, listing.problems, clock.now()), *lines]
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_rename(self, work: str, target: Sandbox, name: str) -> None:
         """Give a sandbox another name."""
 
@@ -136,7 +136,7 @@ class Operations(Enduring, Screen[None]):
 
         await self._change(work, "renamed", [target], act)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_adopt(self, work: str, target: Sandbox, name: str) -> None:
         """Give a machine of the account a name here."""
         from sbxtui.services.targets import Outcome
@@ -149,7 +149,7 @@ class Operations(Enduring, Screen[None]):
             outcome = Outcome(shown_name(target), error=exc)
         self.post_message(Changed(work, "adopted", [outcome], [target]))
 
-    @work(exclusive=True, group="record", exit_on_error=False)
+    @worker(exclusive=True, group="record")
     async def look_up(self, sandbox_id: SandboxId, *, is_asked: bool) -> None:
         """Ask the control plane for one record."""
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from textual import on, work
+from textual import on
 from textual.message import Message
 from textual.screen import Screen
 
@@ -14,6 +14,7 @@ from sbxtui.core.life import CAP
 from sbxtui.core.text import harmless_line
 from sbxtui.core.troubles import ASKS, is_good_news
 from sbxtui.tui.screens.moving import Moving
+from sbxtui.tui.working import worker
 
 # What terminals show as a notification of the system, or ring for.
 _TELLERS = {"osc9": "\x1b]9;{words}\x07", "osc777": "\x1b]777;notify;sbx;{words}\x07", "bell": "\x07"}
@@ -35,7 +36,7 @@ class Alarming(Moving):
 
     _agents: Screen[None] | None = None
 
-    @work(exclusive=True, group="alarms", exit_on_error=False)
+    @worker(exclusive=True, group="alarms")
     async def follow_alarms(self) -> None:
         """Tell of trouble as it comes, in whichever sandbox."""
         try:

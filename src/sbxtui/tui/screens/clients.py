@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from contextlib import aclosing
 from typing import ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -23,6 +23,7 @@ from sbxtui.tui.clientlines import ClientLine, client_row, head_of, lines_of, wo
 from sbxtui.tui.enduring import Enduring
 from sbxtui.tui.screens.confirm import ConfirmScreen
 from sbxtui.tui.widgets.rows import RowList
+from sbxtui.tui.working import worker
 
 _CHANGES = ("allow", "answer", "cut")
 _NONE = "no agent is connected: `sbx mcp config --client NAME` tells one of this server"
@@ -81,7 +82,7 @@ class ClientsScreen(Enduring, ModalScreen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not (self._is_read_only and action in _CHANGES)
 
-    @work(exclusive=True, group="clients", exit_on_error=False)
+    @worker(exclusive=True, group="clients")
     async def follow(self) -> None:
         """Tell how they are for as long as somebody looks."""
         try:
@@ -91,7 +92,7 @@ class ClientsScreen(Enduring, ModalScreen[None]):
         except SbxError as exc:
             self.post_message(ClientsSeen(ClientsView(), exc))
 
-    @work(group="clients-change", exit_on_error=False)
+    @worker(group="clients-change")
     async def change(self, work: Awaitable[None]) -> None:
         """Do something with one; what goes wrong is said below the list."""
         try:

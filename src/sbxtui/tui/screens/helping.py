@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from textual import work
 from textual.binding import BindingsMap
 
 from sbxtui.core.errors import SbxError
@@ -19,6 +18,7 @@ from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.screens.living import Living
 from sbxtui.tui.widgets.bars import context_words
 from sbxtui.tui.words import shown_name, why_text
+from sbxtui.tui.working import worker
 
 if TYPE_CHECKING:
     from sbxtui.tui.app import Dashboard
@@ -129,7 +129,7 @@ class Helping(Living):
             return
         self.list_contexts()
 
-    @work(exclusive=True, group="contexts", exit_on_error=False)
+    @worker(exclusive=True, group="contexts")
     async def list_contexts(self) -> None:
         """Read the known contexts."""
         try:

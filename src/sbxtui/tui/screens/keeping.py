@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from textual import on, work
+from textual import on
 from textual.message import Message
 
 from sbxtui.core.errors import SbxError, UsageError
@@ -14,6 +14,7 @@ from sbxtui.core.model import Registration, Sandbox
 from sbxtui.core.text import short_size
 from sbxtui.tui.messages import Progress
 from sbxtui.tui.screens.doing import Doing, name_problem
+from sbxtui.tui.working import worker
 
 if TYPE_CHECKING:
     from sbxtui.services.secrets import SecretState
@@ -171,7 +172,7 @@ class Keeping(Doing):
         loss = "No request carries it from then on."
         self.app.push_screen(ConfirmScreen(f"Take {key} back from {target.name}?", [key], loss, "take back"), answered)
 
-    @work(exclusive=True, group="keeping", exit_on_error=False)
+    @worker(exclusive=True, group="keeping")
     async def look_for_snapshots(self, target: Sandbox) -> None:
         """Ask the local cloud for snapshots."""
         try:
@@ -180,7 +181,7 @@ class Keeping(Doing):
         except SbxError as exc:
             self.failed("snapshots", exc)
 
-    @work(exclusive=True, group="keeping", exit_on_error=False)
+    @worker(exclusive=True, group="keeping")
     async def look_for_secrets(self, target: Sandbox) -> None:
         """Ask the local cloud for the secrets of a sandbox."""
         try:
@@ -189,7 +190,7 @@ class Keeping(Doing):
         except SbxError as exc:
             self.failed("secrets", exc)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_fork(self, work: str, target: Sandbox, name: str) -> None:
         """Make a second sandbox of one."""
 
@@ -203,7 +204,7 @@ class Keeping(Doing):
 
         await self._change(work, "forked", [target], act)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_snapshot(self, work: str, target: Sandbox, name: str) -> None:
         """Copy a sandbox."""
 
@@ -212,7 +213,7 @@ class Keeping(Doing):
 
         await self._change(work, "copied", [target], act)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_restore(self, work: str, target: Sandbox, snapshot: str, name: str) -> None:
         """Make a sandbox from a snapshot."""
 
@@ -231,7 +232,7 @@ class Keeping(Doing):
 
         await self._change(work, "restored", [target], act)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_giving(self, work: str, target: Sandbox, key: str, value: str, hosts: Sequence[str]) -> None:
         """Give a sandbox a secret."""
 
@@ -241,7 +242,7 @@ class Keeping(Doing):
 
         await self._change(work, "given", [target], act)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_taking(self, work: str, target: Sandbox, key: str) -> None:
         """Take a secret back."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from textual import work
-
 from sbxtui.core.errors import UsageError
 from sbxtui.core.life import BUDGET
 from sbxtui.core.model import Registration, Sandbox
 from sbxtui.core.pricing import usd_of
 from sbxtui.tui.screens.keeping import Keeping
+from sbxtui.tui.working import worker
 
 if TYPE_CHECKING:
     from sbxtui.services.awake import AwakeSpec
@@ -57,7 +56,7 @@ class Living(Keeping):
         value = f"{had:g}" if isinstance(had, int | float) else ""
         self.app.push_screen(AskScreen(title, value, line=line, check=_usd_problem, hint="empty: no budget"), answered)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_keeping_awake(self, work: str, target: Sandbox, until: str) -> None:
         """Keep a sandbox awake, or let it fall asleep again."""
 
@@ -71,7 +70,7 @@ class Living(Keeping):
 
         await self._change(work, "kept awake" if until else "let sleep", [target], act)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def start_budget(self, work: str, target: Sandbox, usd: str) -> None:
         """Give a sandbox a budget, or take it back."""
 

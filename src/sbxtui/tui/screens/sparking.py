@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from textual import on, work
+from textual import on
 from textual.message import Message
 
 from sbxtui.core.errors import SbxError
 from sbxtui.core.life import KEEP_AWAKE
 from sbxtui.tui.screens.alarming import Alarming
 from sbxtui.tui.widgets.table import FleetTable
+from sbxtui.tui.working import worker
 
 _EVERY_S = 5.0
 
@@ -28,7 +29,7 @@ class LatelySeen(Message):
 class Sparking(Alarming):
     """Shows what others looked at, and what the runner does for sandboxes."""
 
-    @work(exclusive=True, group="cpu", exit_on_error=False)
+    @worker(exclusive=True, group="cpu")
     async def follow_cpu(self) -> None:
         """Read it now and then; what has not changed is not drawn."""
         try:

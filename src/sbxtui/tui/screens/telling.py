@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import cast
 
-from textual import work
 from textual.app import SuspendNotSupported
 
 from sbxtui.core.errors import SbxError
@@ -21,6 +20,7 @@ from sbxtui.tui.notes import Note, Notes
 from sbxtui.tui.opening import FirstLook
 from sbxtui.tui.operations import Operations
 from sbxtui.tui.remembering import remember_theme
+from sbxtui.tui.working import worker
 
 
 class Telling(Operations):
@@ -62,7 +62,7 @@ class Telling(Operations):
 
         self.app.push_screen(PageScreen(title, text, lambda shown: self.copy(shown, "the page")))
 
-    @work(exclusive=True, group="lend", exit_on_error=False)
+    @worker(exclusive=True, group="lend")
     async def lend(self, words: Sequence[str]) -> None:
         """Give the whole terminal to a line of `sbx` until that ends, then draw everything anew."""
         line = [words[0], *same_flags(self.settings, self.services.context.name), *words[1:]]
@@ -92,7 +92,7 @@ class Telling(Operations):
             self.app.copy_to_clipboard(text)
         self._keep_copy(text, what)
 
-    @work(exclusive=True, group="theme", exit_on_error=False)
+    @worker(exclusive=True, group="theme")
     async def keep_theme(self, name: str) -> None:
         """Start with this theme from now on."""
         try:
@@ -100,7 +100,7 @@ class Telling(Operations):
         except SbxError as exc:
             self.tell(f"theme {name} is not remembered: {exc.message}", "warning", exc)
 
-    @work(exclusive=True, group="copy", exit_on_error=False)
+    @worker(exclusive=True, group="copy")
     async def _keep_copy(self, text: str, what: str) -> None:
         try:
             file = await asyncio.to_thread(keep_copy, self.settings.home, text)

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import ClassVar
 
 from rich.cells import cell_len
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
 from textual.widgets import Static
@@ -20,6 +20,7 @@ from sbxtui.tui.changes import Change, changes_of
 from sbxtui.tui.tabs.base import Tab, View
 from sbxtui.tui.widgets.columns import fitted
 from sbxtui.tui.widgets.rows import Row, RowList
+from sbxtui.tui.working import worker
 
 ACTIVITY = "activity"
 ACTIONS = (
@@ -70,7 +71,7 @@ class ActivityTab(Tab):
         # What nobody sees is not polled for; what happens meanwhile is read when it is shown again.
         self.workers.cancel_group(self, "activity")
 
-    @work(exclusive=True, group="activity", exit_on_error=False)
+    @worker(exclusive=True, group="activity")
     async def follow(self) -> None:
         """Tell of events for as long as the tab lives."""
         from sbxtui.services.activity import follow_events

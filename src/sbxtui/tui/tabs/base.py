@@ -36,7 +36,7 @@ class View:
 
 
 class Tab(Enduring, Vertical):
-    """A tab. Its actions are `do_<id>` methods; its workers are `@work(group=…, exit_on_error=False)` methods.
+    """A tab. Its actions are `do_<id>` methods; its workers are `@worker(group=…)` methods.
 
     Attributes:
         SCOPES: Scopes of actions that work while the focus is inside, nearest first.

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from time import monotonic
 
-from textual import work
 from textual.message import Message
 
 from sbxtui.core.errors import SbxError
@@ -17,6 +16,7 @@ from sbxtui.tui.fleet import key_of
 from sbxtui.tui.messages import Progress
 from sbxtui.tui.preview import MAX_BYTES, NOTHING, Preview, preview_of
 from sbxtui.tui.tabs.base import Tab
+from sbxtui.tui.working import worker
 
 # So seldom a transfer tells how far it is.
 _TELL_EVERY_S = 0.25
@@ -71,7 +71,7 @@ class FileWork(Tab):
 
     _numbers = count(1)
 
-    @work(group="files", exit_on_error=False)
+    @worker(group="files")
     async def list_folders(self, sandbox: Sandbox, folders: Sequence[str]) -> None:
         """List folders, one after the other."""
         key = key_of(sandbox)
@@ -85,7 +85,7 @@ class FileWork(Tab):
                 continue
             self.post_message(Listed(key, folder, entries, is_truncated=is_truncated))
 
-    @work(exclusive=True, group="peek", exit_on_error=False)
+    @worker(exclusive=True, group="peek")
     async def look_into(self, sandbox: Sandbox, path: str) -> None:
         """Fetch the start of a file; however large it is, not more than that."""
         style = self.main.highlighting()
@@ -155,7 +155,7 @@ class FileWork(Tab):
         self.main.post_message(Progress(work, f"{doing} {harmless_line(path, limit=80)}"))
         self._transfer(work, f"{doing} {path}", sandbox, folder, act)
 
-    @work(group="transfer", exit_on_error=False)
+    @worker(group="transfer")
     async def _transfer(
         self,
         work: str,

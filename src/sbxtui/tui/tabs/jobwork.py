@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from textual import work
 from textual.message import Message
 
 from sbxtui.core.errors import SbxError
@@ -18,6 +17,7 @@ from sbxtui.tui.feeding import feeder
 from sbxtui.tui.fleet import key_of
 from sbxtui.tui.tabs.watching import WatchingTab
 from sbxtui.tui.widgets.transcript import Transcript
+from sbxtui.tui.working import worker
 
 if TYPE_CHECKING:
     from sbxtui.services.joblist import JobListing
@@ -62,7 +62,7 @@ class JobWork(WatchingTab):
 
     WATCH_GROUP = "jobs"
 
-    @work(exclusive=True, group="jobs", exit_on_error=False)
+    @worker(exclusive=True, group="jobs")
     async def watch_jobs(self, sandbox: Sandbox, *, is_asked: bool) -> None:
         """Tell of a sandbox's jobs for as long as they are looked at."""
         key = key_of(sandbox)
@@ -75,7 +75,7 @@ class JobWork(WatchingTab):
         except SbxError as exc:
             self.post_message(Told(key, None, exc))
 
-    @work(exclusive=True, group="follow", exit_on_error=False)
+    @worker(exclusive=True, group="follow")
     async def follow_job(self, job: Job, transcript: Transcript) -> None:
         """Show what a job said last and goes on to say, to its end."""
         transcript.begin(job.command)
@@ -117,7 +117,7 @@ class JobWork(WatchingTab):
 
         self._act(f"remove {job.id[:8]}", act)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def _act(self, doing: str, act: Callable[[], Awaitable[str]]) -> None:
         try:
             self.post_message(Done(doing, await act()))

@@ -8,7 +8,6 @@ from contextlib import aclosing
 from pathlib import Path
 from time import perf_counter
 
-from textual import work
 from textual.message import Message
 
 from sbxtui.core.errors import SbxError
@@ -18,6 +17,7 @@ from sbxtui.core.paths import at_home
 from sbxtui.tui.feeding import Bunches, Pace
 from sbxtui.tui.fleet import key_of
 from sbxtui.tui.tabs.watching import WatchingTab
+from sbxtui.tui.working import worker
 
 # Of what was said before, so many lines are asked for.
 TAIL_LINES = 2_000
@@ -49,7 +49,7 @@ class LogWork(WatchingTab):
 
     WATCH_GROUP = "logs"
 
-    @work(exclusive=True, group="logs", exit_on_error=False)
+    @worker(exclusive=True, group="logs")
     async def follow_lines(self, sandbox: Sandbox, source: LogSource, *, is_asked: bool) -> None:
         """Tell the lines of a sandbox for as long as it is selected."""
         key = key_of(sandbox)
@@ -71,8 +71,7 @@ class LogWork(WatchingTab):
             bunches.flush()
             self.post_message(LinesCame(key, source, (), exc))
 
-    # Textual would describe it by all the lines.
-    @work(group="save", exit_on_error=False, description="save lines")
+    @worker(group="save")
     async def save_lines(self, path: str, lines: Sequence[str]) -> None:
         """Write lines into a new file."""
         try:

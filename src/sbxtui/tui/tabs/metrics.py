@@ -8,7 +8,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -26,6 +26,7 @@ from sbxtui.tui.actions import SANDBOXES
 from sbxtui.tui.fleet import key_of
 from sbxtui.tui.tabs.watching import WatchingTab
 from sbxtui.tui.words import shown_name, state_text
+from sbxtui.tui.working import worker
 
 _EVERY_S = 2.0
 _SPANS_S = (300.0, 3600.0)
@@ -83,7 +84,7 @@ class MetricsTab(WatchingTab):
         else:
             self.end_watch()
 
-    @work(exclusive=True, group="metrics", exit_on_error=False)
+    @worker(exclusive=True, group="metrics")
     async def watch_usage(self, sandbox: Sandbox, *, is_asked: bool) -> None:
         """Tell what a sandbox uses for as long as this is looked at."""
         key = key_of(sandbox)

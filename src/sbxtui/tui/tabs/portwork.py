@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from textual import work
 from textual.message import Message
 
 from sbxtui.core.errors import SbxError
@@ -16,6 +15,7 @@ from sbxtui.core.model import Event, Registration, Sandbox
 from sbxtui.tui.fleet import key_of
 from sbxtui.tui.messages import Progress
 from sbxtui.tui.tabs.watching import WatchingTab
+from sbxtui.tui.working import worker
 
 if TYPE_CHECKING:
     from sbxtui.services.forward.desk import ForwardView, PortDesk
@@ -68,7 +68,7 @@ class PortWork(WatchingTab):
 
     WATCH_GROUP = "forwards"
 
-    @work(exclusive=True, group="forwards", exit_on_error=False)
+    @worker(exclusive=True, group="forwards")
     async def watch_forwards(self, sandbox: Sandbox) -> None:
         """Tell how its forwards are for as long as they are looked at."""
         key = key_of(sandbox)
@@ -80,7 +80,7 @@ class PortWork(WatchingTab):
         except SbxError as exc:
             self.post_message(ForwardsSeen(key, (), exc))
 
-    @work(exclusive=True, group="ports", exit_on_error=False)
+    @worker(exclusive=True, group="ports")
     async def look_inside(self, sandbox: Sandbox) -> None:
         """Ask the sandbox what listens in it."""
         key = key_of(sandbox)
@@ -90,7 +90,7 @@ class PortWork(WatchingTab):
         except SbxError as exc:
             self.post_message(PortsFound(key, None, exc))
 
-    @work(exclusive=True, group="port-news", exit_on_error=False)
+    @worker(exclusive=True, group="port-news")
     async def follow_news(self) -> None:
         """Tell of ports that begin to be listened on, for as long as the tab lives."""
         from sbxtui.services.activity import follow_events
@@ -102,14 +102,14 @@ class PortWork(WatchingTab):
                 if news := [event for event in batch if event.kind == "port.listening"]:
                     self.post_message(PortsBegan(news))
 
-    @work(exclusive=True, group="port-watch", exit_on_error=False)
+    @worker(exclusive=True, group="port-watch")
     async def watch_ports(self) -> None:
         """Have it noticed what begins to listen in any sandbox, for as long as the tab lives."""
         services = self.services
         with suppress(SbxError):
             await services.port_desk.watch(services.context.name)
 
-    @work(group="browser", exit_on_error=False)
+    @worker(group="browser")
     async def open_page(self, url: str) -> None:
         """Ask the browser this machine would choose for a page; whether there is one is not known.
 
@@ -144,7 +144,7 @@ class PortWork(WatchingTab):
 
         self._act(sandbox, "forward stop", act)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def _act(self, sandbox: Sandbox, doing: str, act: Act) -> None:
         self.main.post_message(Progress(doing, f"{doing} {sandbox.name}"))
         try:

@@ -11,7 +11,6 @@ from contextlib import aclosing
 from functools import partial
 from time import perf_counter
 
-from textual import work
 from textual.message import Message
 
 from sbxtui.core.errors import Conflict, NotFound, SandboxEnded, SandboxNotFound, SbxError
@@ -24,6 +23,7 @@ from sbxtui.tui.console import Console, Running
 from sbxtui.tui.endings import result_words
 from sbxtui.tui.feeding import Bunches, last_of
 from sbxtui.tui.tabs.watching import WatchingTab
+from sbxtui.tui.working import worker
 
 # Of lines that ended before somebody looked, so many are shown, with so much of what each said last.
 _PAST_LINES = 10
@@ -63,7 +63,7 @@ class ShellWork(WatchingTab):
 
     # Lines of ours.
 
-    @work(group="line", exit_on_error=False)
+    @worker(group="line")
     async def run_line(self, sandbox: Sandbox, console: Console, line_id: str, line: str, size: TerminalSize) -> None:
         """Give the shell a line and show it from its turn to its end. Cancelling leaves it to itself."""
         turn: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
@@ -97,7 +97,7 @@ class ShellWork(WatchingTab):
             for task in taking:
                 task.cancel()
 
-    @work(group="run", exit_on_error=False)
+    @worker(group="run")
     async def run_alone(self, sandbox: Sandbox, console: Console, running: Running) -> None:
         """Run a line where an old guest keeps no shell; cancelling ends it."""
         error: SbxError | None = None
@@ -122,7 +122,7 @@ class ShellWork(WatchingTab):
 
     # Lines of others.
 
-    @work(exclusive=True, group="lines", exit_on_error=False)
+    @worker(exclusive=True, group="lines")
     async def watch_lines(self, sandbox: Sandbox, console: Console, *, is_asked: bool) -> None:
         """Show what others run in the shell, and what of ours goes on from before, for as long as it is looked at."""
         try:
@@ -193,7 +193,7 @@ class ShellWork(WatchingTab):
             running.stop()
         elif running.job is not None:
             signal = "INT" if running.presses == 1 else "KILL"
-            self._act(console, lambda job=running.job: self.services.jobs.signal(job, signal))
+            self._act(console, partial(self.services.jobs.signal, running.job, signal))
 
     def take_back(self, sandbox: Sandbox, console: Console, line_id: str) -> None:
         """A line that waits never runs."""
@@ -204,7 +204,7 @@ class ShellWork(WatchingTab):
 
         self._act(console, act)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def _act(self, console: Console, act: Callable[[], Awaitable[object]]) -> None:
         try:
             await act()
@@ -216,7 +216,7 @@ class ShellWork(WatchingTab):
 
     # The line that is typed.
 
-    @work(exclusive=True, group="complete", exit_on_error=False)
+    @worker(exclusive=True, group="complete")
     async def complete(
         self, sandbox: Sandbox, console: Console, line: str, cursor: int, word: str, *, is_command: bool
     ) -> None:
@@ -231,13 +231,13 @@ class ShellWork(WatchingTab):
             return
         self.post_message(Completed(console, line, cursor, found))
 
-    @work(group="history", exit_on_error=False)
+    @worker(group="history")
     async def load_history(self, sandbox: Sandbox, console: Console) -> None:
         """Take over the lines of dashboards before this one."""
         file = linehistory.history_file(self.main.settings.home, sandbox.id)
         console.history.add_before(await asyncio.to_thread(linehistory.load, file))
 
-    @work(group="history", exit_on_error=False)
+    @worker(group="history")
     async def keep_line(self, sandbox: Sandbox, line: str) -> None:
         """Keep a line for dashboards after this one."""
         file = linehistory.history_file(self.main.settings.home, sandbox.id)

@@ -8,7 +8,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from textual import work
 from textual.message import Message
 
 from sbxtui.core.errors import SbxError
@@ -18,6 +17,7 @@ from sbxtui.tui.fleet import key_of
 from sbxtui.tui.messages import Progress
 from sbxtui.tui.preview import MAX_BYTES, Preview, preview_of
 from sbxtui.tui.tabs.watching import WatchingTab
+from sbxtui.tui.working import worker
 
 if TYPE_CHECKING:
     from sbxtui.services.sync.desk import Decided, Found, Item, SyncDesk, Undoable
@@ -86,7 +86,7 @@ class SyncWork(WatchingTab):
 
     WATCH_GROUP = "sync"
 
-    @work(exclusive=True, group="sync", exit_on_error=False)
+    @worker(exclusive=True, group="sync")
     async def watch_sync(self, sandbox: Sandbox) -> None:
         """Tell how the sync is for as long as it is looked at."""
         key = key_of(sandbox)
@@ -98,7 +98,7 @@ class SyncWork(WatchingTab):
         except SbxError as exc:
             self.post_message(SyncSeen(key, None, exc))
 
-    @work(exclusive=True, group="look", exit_on_error=False)
+    @worker(exclusive=True, group="look")
     async def look_at(self, sandbox: Sandbox) -> None:
         """Look at both sides."""
         try:
@@ -109,7 +109,7 @@ class SyncWork(WatchingTab):
             return
         self.post_message(LookedAt(key_of(sandbox), found))
 
-    @work(exclusive=True, group="patch", exit_on_error=False)
+    @worker(exclusive=True, group="patch")
     async def show_patch(self, sandbox: Sandbox, item: Item) -> None:
         """Fetch what taking a path over would change."""
         style = self.main.highlighting()
@@ -121,7 +121,7 @@ class SyncWork(WatchingTab):
             return
         self.post_message(Patched(key_of(sandbox), item, await asyncio.to_thread(_preview, item, lines, style)))
 
-    @work(exclusive=True, group="undoable", exit_on_error=False)
+    @worker(exclusive=True, group="undoable")
     async def find_undoable(self, sandbox: Sandbox) -> None:
         """Look what can be taken back."""
         try:
@@ -210,7 +210,7 @@ class SyncWork(WatchingTab):
 
         self._act(sandbox, "sync undo", act, is_decision=True)
 
-    @work(group="change", exit_on_error=False)
+    @worker(group="change")
     async def _act(self, sandbox: Sandbox, doing: str, act: Act, *, is_decision: bool = False) -> None:
         key = key_of(sandbox)
         self.main.post_message(Progress(doing, f"{doing} {sandbox.name}"))

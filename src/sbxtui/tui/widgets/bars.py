@@ -10,7 +10,7 @@ from functools import partial
 from time import monotonic
 
 from rich.cells import cell_len
-from textual import on, work
+from textual import on
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
@@ -24,6 +24,7 @@ from sbxtui.tui.actions import Action
 from sbxtui.tui.fleet import Fleet
 from sbxtui.tui.keymap import footer_actions
 from sbxtui.tui.words import counts_text, is_isolated
+from sbxtui.tui.working import worker
 
 # How long the status line tells of what was done.
 _TOLD_S = 10.0
@@ -120,8 +121,7 @@ class Header(Bar):
     def _is_due(self, now: datetime) -> bool:
         return self._summed_at is None or now - self._summed_at >= _SUMMED_EVERY
 
-    # Textual would describe it by all that it is given, and have thousands of rows as one text.
-    @work(exclusive=True, group="sum", exit_on_error=False, description="what many cost")
+    @worker(exclusive=True, group="sum")
     async def _sum_many(self, context: Context, sandboxes: Sequence[Sandbox], now: datetime) -> None:
         self.post_message(Summed(await asyncio.to_thread(_sums, context, sandboxes, now)))
 
