@@ -21,17 +21,17 @@ from sbxguest.wire import KIB, MIB, BadFrame
 _HEAD = struct.Struct(">BBIQI")
 HEAD_SIZE_BYTES = _HEAD.size
 # What a frame may carry; HELLO says it.
-MAX_PAYLOAD_BYTES = 256 * KIB
+MAX_PAYLOAD_BYTES = 512 * KIB
 # What one to an end that does not say so may.
 PAYLOAD_BYTES = 64 * KIB
 # A piece of a stream that has the tunnel for itself, and of one that shares it: a small answer waits for no more of a
 # large one.
-DATA_BYTES = 256 * KIB
+DATA_BYTES = 512 * KIB
 SHARED_BYTES = 64 * KIB
-MESSAGE_BYTES = 256 * KIB
+MESSAGE_BYTES = 512 * KIB
 # What may be under way in one direction of a stream before the other end has said how much it takes.
 FIRST_WINDOW_BYTES = 64 * KIB
-WINDOW_BYTES = MIB
+WINDOW_BYTES = 2 * MIB
 TUNNEL_WINDOW_BYTES = 16 * MIB
 MAX_STREAMS = 1024
 # A part of a message that is kept keeps the whole message in memory: smaller ones are copied out.

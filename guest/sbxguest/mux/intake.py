@@ -8,7 +8,7 @@ from __future__ import annotations
 from sbxguest.mux.frames import COPIED_BYTES, Part
 
 # The largest message with its heads, in one read.
-_READ_BYTES = 260 * 1024
+_READ_BYTES = 516 * 1024
 _LARGE_BYTES = 4 * 1024 * 1024
 
 

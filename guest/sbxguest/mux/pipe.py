@@ -11,7 +11,7 @@ from sbxguest.mux.mux import Mux
 from sbxguest.mux.stream import Stream
 
 # What goes to a socket at once; what it does not take is credited all the same.
-_AT_ONCE_BYTES = 256 * 1024
+_AT_ONCE_BYTES = 512 * 1024
 
 
 def write_end(transport: asyncio.Transport) -> None:
