@@ -80,6 +80,27 @@ async def test_it_backs_off_while_the_control_plane_fails_and_recovers_at_once(h
     assert watch.pause_s == watching.LOOKING_EVERY_S
 
 
+async def test_it_looks_less_often_the_longer_nothing_happens(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    often_s, calm_s, still_s = 0.001, 0.002, 0.003
+    for name, pause_s in (
+        ("_SHORTEST_PAUSE_S", 0.0),
+        ("LOOKING_EVERY_S", often_s),
+        ("CALM_EVERY_S", calm_s),
+        ("STILL_EVERY_S", still_s),
+    ):
+        monkeypatch.setattr(watching, name, pause_s)
+    watch = watch_of(home, FakeCloud(sandboxes=[sandbox("a")]))
+    pauses_s = []
+    async with asyncio.timeout(DEADLINE_S), aclosing(watch.follow(LOCAL)) as looks:
+        async for _ in looks:
+            pauses_s.append(watch.pause_s)
+            if len(pauses_s) == 22:
+                break
+    assert pauses_s == [often_s] * 3 + [calm_s] * 17 + [still_s] * 2
+    watch.look_now()
+    assert watch.pause_s == often_s
+
+
 def test_it_looks_less_often_when_nobody_sees_it(home: Home) -> None:
     watch = watch_of(home, FakeCloud())
     watch.set_looked_at(False)

@@ -15,9 +15,10 @@ from sbxtui.services.inventory import Inventories, Inventory
 from sbxtui.store.doorbell import Listener
 
 LOOKING_EVERY_S = 1.0
-# While nothing happens; what a face changes rings the bell, so that only the cloud's own changes are seen this late.
-CALM_EVERY_S = 3.0
-_CALM_AFTER_LOOKS = 3
+# While nothing happens, and when nothing has for a minute; what a face changes rings the bell, so that only the cloud's
+# own changes are seen this late.
+CALM_EVERY_S, STILL_EVERY_S = 3.0, 5.0
+_CALM_AFTER_LOOKS, _STILL_AFTER_LOOKS = 3, 20
 AWAY_EVERY_S = 5.0
 _LONGEST_PAUSE_S = 30.0
 # A burst of changes in the store is one look.
@@ -72,9 +73,14 @@ class Watch:
     @property
     def pause_s(self) -> float:
         """Seconds until the next look when nothing happens."""
-        looking_s = CALM_EVERY_S if self._calm_looks >= _CALM_AFTER_LOOKS else LOOKING_EVERY_S
-        every_s = looking_s if self._is_looked_at else AWAY_EVERY_S
+        every_s = self._looking_s if self._is_looked_at else AWAY_EVERY_S
         return min(_LONGEST_PAUSE_S, every_s * 2.0 ** min(self._failures, 6))
+
+    @property
+    def _looking_s(self) -> float:
+        if self._calm_looks >= _STILL_AFTER_LOOKS:
+            return STILL_EVERY_S
+        return CALM_EVERY_S if self._calm_looks >= _CALM_AFTER_LOOKS else LOOKING_EVERY_S
 
     async def _look(self, context: Context) -> Inventory:
         try:
