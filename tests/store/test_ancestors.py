@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sbxguest.tree.entry import Kind, Stamp, State, encode_state
-from sbxtui.core.errors import StoreCorrupt, StoreTooNew, TimedOut
+from sbxtui.core.errors import StoreCorrupt, StoreError, StoreTooNew, TimedOut
 from sbxtui.store import locks
 from sbxtui.store.ancestors import Agreed, Ancestors, Dispute, Step
 from sbxtui.store.codec import utc_now
@@ -161,6 +161,22 @@ async def test_one_process_at_a_time_compares_two_folders(tmp_path: Path) -> Non
     assert one.version() != seen
     one.close()
     other.close()
+
+
+def test_a_thread_that_nobody_waits_for_any_more_outlives_the_closing(tmp_path: Path) -> None:
+    file, base = tmp_path / "link.db", {b"%d" % number: Agreed(FILE, FILE) for number in range(2_000)}
+    state = Ancestors.open(file)
+    state.record(base)
+    state.close()
+    with ThreadPoolExecutor() as pool:
+        for _ in range(20):
+            state = Ancestors.open(file)
+            reading = pool.submit(state.base)
+            state.close()
+            try:
+                assert reading.result() == base
+            except StoreError as exc:
+                assert "closed" in str(exc)
 
 
 def test_batches_keep_the_steps_that_were_made(tmp_path: Path) -> None:

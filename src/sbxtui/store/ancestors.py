@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+import threading
 import time
 import zlib
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
@@ -116,6 +117,8 @@ class Ancestors:
         self.file = file
         self.notice = notice
         self._connection = connection
+        # A thread that nobody waits for any more may still be in it: SQLite does not survive being closed under it.
+        self._using = threading.RLock()
 
     @classmethod
     def open(cls, file: Path) -> Ancestors:
@@ -140,8 +143,9 @@ class Ancestors:
         return cls(file, connection, f"what was known of this link was damaged: it is kept as {kept.name}")
 
     def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
+        """Close the file, once no thread is in it; who asks it something later gets a StoreError."""
+        with self._using:
+            self._connection.close()
 
     @contextlib.asynccontextmanager
     async def cycle(self, *, timeout_s: float) -> AsyncIterator[None]:
@@ -305,24 +309,29 @@ class Ancestors:
 
     def _each_row(self, sql: str, parameters: Sequence[object] = ()) -> Generator[tuple[Any, ...], None, None]:
         """One by one, for there may be very many. Close it, or ask for all of them."""
-        try:
-            yield from self._connection.execute(sql, parameters)
-        except sqlite3.Error as exc:
-            raise failures.store_error(exc, self.file) from exc
+        with self._used() as connection:
+            yield from connection.execute(sql, parameters)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
+        with self._used() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone."""
+        with self._using:
             try:
                 yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-        except sqlite3.Error as exc:
-            raise failures.store_error(exc, self.file) from exc
+            except sqlite3.Error as exc:
+                raise failures.store_error(exc, self.file) from exc
 
 
 def try_lock(file: Path) -> BinaryIO | None:
@@ -332,13 +341,9 @@ def try_lock(file: Path) -> BinaryIO | None:
 
 def _insert_steps(connection: sqlite3.Connection, number: int, steps: Sequence[Step]) -> None:
     (first,) = connection.execute("SELECT COALESCE(MAX(seq) + 1, 0) FROM step WHERE batch = ?", (number,)).fetchone()
-    connection.executemany(
-        "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, 1)",
-        [
-            (number, seq, one.side, one.path, _blob(one.before), _blob(one.after))
-            for seq, one in enumerate(steps, first)
-        ],
-    )
+    numbered = enumerate(steps, first)
+    rows = [(number, seq, one.side, one.path, _blob(one.before), _blob(one.after)) for seq, one in numbered]
+    connection.executemany("INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, 1)", rows)
 
 
 def _connect(file: Path) -> sqlite3.Connection:
