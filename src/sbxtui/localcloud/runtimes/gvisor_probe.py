@@ -23,6 +23,7 @@ from sbxtui.localcloud.runtimes.gvisor_choice import digest_of, find_runsc
 from sbxtui.localcloud.runtimes.interpreter import choose_interpreter
 from sbxtui.localcloud.runtimes.reachable import boot_id_here, reachable_copy
 from sbxtui.localcloud.runtimes.runsc import CONTAINER, PLATFORMS, common_flags
+from sbxtui.localcloud.runtimes.trial import tried
 from sbxtui.localcloud.spec import write_private
 
 STARTS = 8
@@ -147,31 +148,16 @@ def _start(binary: Path, platform: str, bundle: Bundle, state_dir: Path) -> str:
     # Each has an overlay of its own in memory: they share one skeleton.
     flags = [flag for flag in common_flags(state_dir, platform) if not flag.startswith("--overlay2")]
     command = [str(binary), *flags, "--overlay2=root:memory", "run", f"--bundle={bundle.folder}", CONTAINER]
-    with tempfile.TemporaryFile() as said:
-        try:
-            # Never a pipe: what it leaves behind would hold it open.
-            done = subprocess.run(
-                command,
-                env={"PATH": str(bundle.tools_dir)},
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                user=owner,
-                group=owner,
-                extra_groups=None if owner is None else [],
-                timeout=_START_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return f"no end within {_START_TIMEOUT_S:g} s"
-        except OSError as exc:
-            return exc.strerror or str(exc)
-        said.seek(0)
-        words = said.read(4096).decode(errors="replace")
-    if done.returncode == 0 and words.strip().endswith("alive"):
+    env = {"PATH": str(bundle.tools_dir)}
+    try:
+        code, words = tried(command, env=env, owner=owner, group=owner, timeout_s=_START_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return f"no end within {_START_TIMEOUT_S:g} s"
+    except OSError as exc:
+        return exc.strerror or str(exc)
+    if code == 0 and words.endswith("alive"):
         return ""
-    return harmless_line(words.strip(), limit=160) or f"exit code {done.returncode}"
+    return harmless_line(words, limit=160) or f"exit code {code}"
 
 
 def _version(binary: Path) -> str:

@@ -21,6 +21,7 @@ from sbxtui.localcloud.runtimes.microvm_gates import PACKAGE, Machine, why_not
 from sbxtui.localcloud.runtimes.reachable import boot_id_here, made_once
 from sbxtui.localcloud.runtimes.skeleton import hand_over, write_skeleton
 from sbxtui.localcloud.runtimes.system_view import ETC_OF_OURS, GUEST_UID, system_folders, system_links
+from sbxtui.localcloud.runtimes.trial import tried
 from sbxtui.localcloud.spec import write_private
 
 BOOT_TIMEOUT_S = 10.0
@@ -74,31 +75,24 @@ def _boot(program: Path, copies_dir: Path) -> str:
         write_skeleton(folder / "root", folders=places, binds=binds, texts=ETC_OF_OURS, links=system_links())
         hand_over(folder / "root", owner)
         words = (f"--user={GUEST_UID}:{GUEST_UID}", "--memory=256M", *shared(binds, *SHOWN), str(folder / "root"))
-        with tempfile.TemporaryFile() as said:
-            try:
-                monitor = Monitor(str(program), folder / "h", folder / "state", owner, group_of_kvm(owner))
-                monitor.make_folders()
-                done = subprocess.run(
-                    monitor.argv(*words, "--", "/bin/true"),
-                    executable=program,
-                    env=monitor.env,
-                    cwd="/",
-                    stdin=subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=said,
-                    user=owner,
-                    group=monitor.gid,
-                    extra_groups=None if owner is None else [],
-                    timeout=BOOT_TIMEOUT_S,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return f"a virtual machine did not boot within {BOOT_TIMEOUT_S:g} s"
-            except OSError as exc:
-                return f"a virtual machine did not start: {exc.strerror or exc}"
-            said.seek(0)
-            told = harmless_line(said.read(4096).decode(errors="replace").strip(), limit=160)
-    return "" if done.returncode == 0 else f"a virtual machine did not boot: {told or f'exit code {done.returncode}'}"
+        try:
+            monitor = Monitor(str(program), folder / "h", folder / "state", owner, group_of_kvm(owner))
+            monitor.make_folders()
+            argv = monitor.argv(*words, "--", "/bin/true")
+            code, said = tried(
+                argv,
+                env=monitor.env,
+                owner=owner,
+                group=monitor.gid,
+                timeout_s=BOOT_TIMEOUT_S,
+                executable=str(program),
+            )
+        except subprocess.TimeoutExpired:
+            return f"a virtual machine did not boot within {BOOT_TIMEOUT_S:g} s"
+        except OSError as exc:
+            return f"a virtual machine did not start: {exc.strerror or exc}"
+    told = harmless_line(said, limit=160)
+    return "" if code == 0 else f"a virtual machine did not boot: {told or f'exit code {code}'}"
 
 
 def _load(copies_dir: Path) -> dict[str, str]:
