@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.containers import Vertical
@@ -116,6 +117,12 @@ class Tab(Enduring, Vertical):
         action = self.main.keymap.get(action_id)
         way = self.main.keymap.get("back" if self.has_focus_within else "next_pane")
         return f"{way.shown_key} {action.shown_key}" if action is not None and way is not None else ""
+
+    def words_of(self, sandbox: Sandbox | None, words: Callable[[Sandbox], str]) -> str:
+        """`words` of what is selected, or why there are none: nothing is, or it has no name here."""
+        if sandbox is None:
+            return "no sandbox is selected"
+        return words(sandbox) if sandbox.is_tracked else self.nameless_words(sandbox)
 
     def nameless_words(self, sandbox: Sandbox) -> str:
         """That a machine has no name here, and what gives it one."""

@@ -341,23 +341,19 @@ class FilesTab(FileWork):
         self._say()
 
     def _say(self) -> None:
-        self.say("#files-status", harmless_line(self._status()))
+        self.say("#files-status", harmless_line(self.words_of(self.sandbox, self._status)))
 
-    def _status(self) -> str:
-        if self.sandbox is None:
-            return "no sandbox is selected"
-        name = shown_name(self.sandbox)
-        if not self.sandbox.is_tracked:
-            return self.nameless_words(self.sandbox)
+    def _status(self, sandbox: Sandbox) -> str:
+        name = shown_name(sandbox)
         if self.has_class("-viewing"):
             preview = self.query_one(FileView).preview
             return f"{preview.path} · {preview.words or 'empty'} · esc closes it"
         if self.listing is not None:
             return f"{name}:{self.listing.root}"
-        if self.sandbox.state is SandboxState.RUNNING:
+        if sandbox.state is SandboxState.RUNNING:
             return f"{self.keys_to('tab_files')} lists the files of {name}"
         keys = self.keys_to("files_refresh")
-        return f"{name} is {state_text(self.sandbox.state)}: {keys} lists its files, which wakes it"
+        return f"{name} is {state_text(sandbox.state)}: {keys} lists its files, which wakes it"
 
     def _close_file(self) -> None:
         self.remove_class("-viewing")

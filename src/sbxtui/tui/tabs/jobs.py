@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from sbxtui.core.jobs import Job, JobState
-from sbxtui.core.model import SandboxState
+from sbxtui.core.model import Sandbox, SandboxState
 from sbxtui.core.text import harmless_line
 from sbxtui.tui import clock
 from sbxtui.tui.actions import SANDBOXES, Action
@@ -286,14 +286,9 @@ class JobsTab(JobWork):
         self._say()
 
     def _say(self) -> None:
-        self.say("#jobs-status", harmless_line(self._status()))
+        self.say("#jobs-status", harmless_line(self.words_of(self.sandbox, self._status)))
 
-    def _status(self) -> str:
-        sandbox = self.sandbox
-        if sandbox is None:
-            return "no sandbox is selected"
-        if not sandbox.is_tracked:
-            return self.nameless_words(sandbox)
+    def _status(self, sandbox: Sandbox) -> str:
         if self.followed is not None:
             return self._followed_words(self.followed)
         if self._problem:

@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from sbxtui.core.errors import SbxError, UsageError
 from sbxtui.core.logs import GUEST, LogSource, parse_grep
-from sbxtui.core.model import SandboxState
+from sbxtui.core.model import Sandbox, SandboxState
 from sbxtui.core.text import harmless_line
 from sbxtui.tui.actions import SANDBOXES, Action
 from sbxtui.tui.fleet import key_of
@@ -216,14 +216,9 @@ class LogsTab(LogWork):
         self._say()
 
     def _say(self) -> None:
-        self.say("#log-status", harmless_line(self._status()))
+        self.say("#log-status", harmless_line(self.words_of(self.sandbox, self._status)))
 
-    def _status(self) -> str:
-        sandbox = self.sandbox
-        if sandbox is None:
-            return "no sandbox is selected"
-        if not sandbox.is_tracked:
-            return self.nameless_words(sandbox)
+    def _status(self, sandbox: Sandbox) -> str:
         if self._error is not None:
             return f"{self._error.message}" + f" · {self._error.hint}" * bool(self._error.hint)
         if not self.book.count:

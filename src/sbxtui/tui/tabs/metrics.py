@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from datetime import datetime
 from typing import ClassVar
 
 from textual import on
@@ -154,15 +153,10 @@ class MetricsTab(WatchingTab):
         return next((span for span in _SPANS_S if known_s <= span), _SPANS_S[-1])
 
     def _say(self) -> None:
-        self.say("#metrics-status", harmless_line(self._status(clock.now())))
+        self.say("#metrics-status", harmless_line(self.words_of(self.sandbox, self._status)))
 
-    def _status(self, now: datetime) -> str:
-        sandbox = self.sandbox
-        if sandbox is None:
-            return "no sandbox is selected"
-        if not sandbox.is_tracked:
-            return self.nameless_words(sandbox)
-        age = f" · seen {short_age(now - self.usage.at)} ago" if self.usage is not None else ""
+    def _status(self, sandbox: Sandbox) -> str:
+        age = f" · seen {short_age(clock.now() - self.usage.at)} ago" if self.usage is not None else ""
         if self._error is not None:
             return self._error.message + age
         if sandbox.state is not SandboxState.RUNNING:

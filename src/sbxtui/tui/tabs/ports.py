@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from sbxtui.core.errors import UsageError
-from sbxtui.core.model import SandboxState
+from sbxtui.core.model import Sandbox, SandboxState
 from sbxtui.core.ports import parse_mapping
 from sbxtui.core.text import harmless_line
 from sbxtui.tui import clock
@@ -247,11 +247,9 @@ class PortsTab(PortWork):
             self._open(found.url)
 
     def _may(self) -> bool:
-        sandbox = self.sandbox
-        if sandbox is None or not sandbox.is_tracked:
-            self.main.tell(self.nameless_words(sandbox) if sandbox else "no sandbox is selected", "warning")
-            return False
-        return True
+        if why_not := self.words_of(self.sandbox, lambda _: ""):
+            self.main.tell(why_not, "warning")
+        return not why_not
 
     def _chosen(self) -> PortLine | None:
         if (line := self.selected) is None and self._may():
@@ -286,14 +284,9 @@ class PortsTab(PortWork):
         self._say()
 
     def _say(self) -> None:
-        self.say("#ports-status", harmless_line(self._status()))
+        self.say("#ports-status", harmless_line(self.words_of(self.sandbox, self._status)))
 
-    def _status(self) -> str:
-        sandbox = self.sandbox
-        if sandbox is None:
-            return "no sandbox is selected"
-        if not sandbox.is_tracked:
-            return self.nameless_words(sandbox)
+    def _status(self, sandbox: Sandbox) -> str:
         if self._is_looking:
             return "asking the sandbox…"
         if self._problem:

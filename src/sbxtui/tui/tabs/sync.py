@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from sbxtui.core.model import SandboxState
+from sbxtui.core.model import Sandbox, SandboxState
 from sbxtui.core.text import harmless_line
 from sbxtui.tui import clock
 from sbxtui.tui.actions import SANDBOXES
@@ -229,15 +229,10 @@ class SyncTab(SyncAsking):
             state.update(content)
 
     def _say(self) -> None:
-        self.say("#sync-status", harmless_line(self._status()))
+        self.say("#sync-status", harmless_line(self.words_of(self.sandbox, self._status)))
 
-    def _status(self) -> str:
-        sandbox, view = self.sandbox, self.view
-        if sandbox is None:
-            return "no sandbox is selected"
-        if not sandbox.is_tracked:
-            return self.nameless_words(sandbox)
-        name = shown_name(sandbox)
+    def _status(self, sandbox: Sandbox) -> str:
+        name, view = shown_name(sandbox), self.view
         if self.has_class("-viewing"):
             preview = self.query_one(FileView).preview
             return f"{preview.path} · {preview.words} · esc closes it"
