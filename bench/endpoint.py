@@ -23,7 +23,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from bench.forward import ENDPOINT, child, nginx
-from bench.support import Row, milliseconds
+from bench.support import Row, Streams, asked, milliseconds
 from sbxtui.localcloud.ca import server_context
 from tests.localcloud.endpoint import Endpoint, run_sandbox
 from tests.support.local_cloud import LocalCloud, local_cloud
@@ -34,7 +34,6 @@ _CALLS = 400
 _BIG_BYTES = 256 * 1024 * 1024
 _BODY = b"x" * 200
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connected = Callable[[], Awaitable[Streams]]
 
 
@@ -88,16 +87,16 @@ class _Way:
         get, post = self._request("GET", "/"), self._request("POST", "/", _BODY)
         began = time.perf_counter()
         streams = await self.connected()
-        await _ask(streams, 1, get)
+        await asked(streams, 1, get)
         self._note("a connection and its first small GET", time.perf_counter() - began)
-        self._note("small GET p50", statistics.median(await _ask(streams, _GETS, get)))
+        self._note("small GET p50", statistics.median(await asked(streams, _GETS, get)))
         used_s = _processor_s(self.pid)
-        self._note("small POST p50", statistics.median(await _ask(streams, _GETS, post)))
+        self._note("small POST p50", statistics.median(await asked(streams, _GETS, post)))
         self._note("small POST, processor time in between", (_processor_s(self.pid) - used_s) / _GETS)
         several = [streams, *[await self.connected() for _ in range(_AT_ONCE - 1)]]
-        await asyncio.gather(*(_ask(one, 1, get) for one in several))
+        await asyncio.gather(*(asked(one, 1, get) for one in several))
         began = time.perf_counter()
-        await asyncio.gather(*(_ask(one, _GETS // _AT_ONCE, get) for one in several))
+        await asyncio.gather(*(asked(one, _GETS // _AT_ONCE, get) for one in several))
         took_s = time.perf_counter() - began
         self._note(f"small GET, {_AT_ONCE} connections, per request", took_s / (_GETS // _AT_ONCE * _AT_ONCE))
         for _, writer in several:
@@ -122,19 +121,6 @@ class _Way:
         length = b"Content-Length: %d\r\n" % len(body) if body else b""
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n".encode()
         return head + self.headers + length + b"\r\n" + body
-
-
-async def _ask(streams: Streams, count: int, request: bytes) -> list[float]:
-    """Seconds of so many small requests, one after another."""
-    reader, writer = streams
-    took_s: list[float] = []
-    for _ in range(count):
-        began = time.perf_counter()
-        writer.write(request)
-        await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(100)
-        took_s.append(time.perf_counter() - began)
-    return took_s
 
 
 async def _compared(ways: list[_Way]) -> list[Row]:

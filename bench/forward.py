@@ -18,12 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from bench.bridge import bridge
-from bench.support import Row, milliseconds
+from bench.support import Row, asked, milliseconds, serving
 from sbxtui.localcloud.ca import server_context
 from tests.support.forwarding import forwarded, proxied
 from tests.support.guest_process import running_guest
@@ -179,15 +180,9 @@ async def _echoes(port: int, count: int) -> list[float]:
 
 
 async def _gets(port: int, count: int) -> list[float]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    took_s: list[float] = []
-    for _ in range(count):
-        began = time.perf_counter()
-        writer.write(_GET)
-        await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(100)
-        took_s.append(time.perf_counter() - began)
-    writer.close()
+    streams = await asyncio.open_connection("127.0.0.1", port)
+    took_s = await asked(streams, count, _GET)
+    streams[1].close()
     return took_s
 
 
@@ -215,16 +210,8 @@ async def _bulk(port: int, request: bytes) -> float:
     return max(up_bytes, down_bytes) / 1e6 / (time.perf_counter() - began)
 
 
-@contextmanager
-def child(*words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """A process of this module in another role, and the port it printed."""
-    process = subprocess.Popen([sys.executable, "-m", "bench.forward", *words], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        yield int(process.stdout.readline()), process
-    finally:
-        process.kill()
-        process.communicate()
+# A process of this module in another role, and the port it printed.
+child = partial(serving, "bench.forward")
 
 
 @asynccontextmanager

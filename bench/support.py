@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import re
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Row = tuple[str, str, str]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 SBX = (sys.executable, "-m", "sbxtui")
 # Starts the command from a process that is small: a program's peak memory begins with that of the one that started it.
@@ -83,6 +85,19 @@ def serving(module: str, *words: str) -> Iterator[tuple[int, subprocess.Popen[by
     finally:
         process.kill()
         process.communicate()
+
+
+async def asked(streams: Streams, count: int, request: bytes) -> list[float]:
+    """Seconds of so many requests, one after another on one connection, each answered with 100 bytes."""
+    reader, writer = streams
+    took_s: list[float] = []
+    for _ in range(count):
+        began = time.perf_counter()
+        writer.write(request)
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(100)
+        took_s.append(time.perf_counter() - began)
+    return took_s
 
 
 def run_child(command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Ended:
