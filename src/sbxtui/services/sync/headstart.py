@@ -46,7 +46,7 @@ class HeadStart:
         self._gathered = bytearray()
         self._waiting: deque[bytes] = deque()
         self._states: dict[Path, State] = {}
-        self.size_bytes = self._waiting_bytes = 0
+        self.size_bytes = 0
         self._is_full = self._is_whole = False
         self._sending: asyncio.Task[list[Result]] | None = None
 
@@ -74,7 +74,6 @@ class HeadStart:
             or (self._sending is not None and self._sending.done())
             or len(self._states) >= _MAX_OPS
             or self.size_bytes + size_bytes > _MAX_BYTES
-            or self._waiting_bytes > _WAITING_BYTES
         )
         return not self._is_full
 
@@ -94,17 +93,16 @@ class HeadStart:
         self._bell.set()
 
     def _pass_on(self) -> None:
-        self._waiting_bytes += len(self._gathered)
         self._waiting.append(bytes(self._gathered))
         self._gathered.clear()
+        # Counted, not kept: two threads that each add to one number lose some of it.
+        self._is_full = self._is_full or sum(map(len, tuple(self._waiting))) > _WAITING_BYTES
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         while True:
             self._bell.clear()
             while self._waiting:
-                piece = self._waiting.popleft()
-                self._waiting_bytes -= len(piece)
-                yield piece
+                yield self._waiting.popleft()
             if self._is_whole:
                 yield self._writer.end()
                 return
