@@ -37,6 +37,7 @@ class DirectTree(GuestTree):
 
     Attributes:
         epoch: What it says of its boot.
+        max_operations: What it says it takes at once.
         sent: Paths whose content came over, in order.
         is_doubled: Asked of each batch, whether it comes a second time, as after an answer that was lost.
     """
@@ -45,6 +46,7 @@ class DirectTree(GuestTree):
         self.path = path
         self.fault = fault
         self.epoch = "boot-1"
+        self.max_operations = 30_000
         self.guest_id = "guest-1"
         self.sent: list[bytes] = []
         self.is_doubled: Callable[[], bool] = lambda: False
@@ -73,7 +75,7 @@ class DirectTree(GuestTree):
                 raise FileMissing(f"{self.path} is not there")
             self.close()
             self._open()
-        return TreeHello(self.guest_id, self.epoch, self.root.identity, "scan", ())
+        return TreeHello(self.guest_id, self.epoch, self.root.identity, "scan", (), self.max_operations)
 
     async def scan(
         self,
@@ -92,9 +94,12 @@ class DirectTree(GuestTree):
 
     async def batch(self, batch_id: str, steps: Iterable[Step] | AsyncIterable[Step]) -> list[Result]:
         """Make operations in order."""
-        return await self.send_batch(batch_id, _batch_body(self._seen_on_the_way(steps)), lambda: 0)
+        sending = self.send_batch(batch_id, _batch_body(self._seen_on_the_way(steps)), lambda: 0)
+        return [result async for some in sending for result in some]
 
-    async def send_batch(self, batch_id: str, body: AsyncIterable[bytes], sent: Callable[[], int]) -> list[Result]:
+    async def send_batch(
+        self, batch_id: str, body: AsyncIterable[bytes], sent: Callable[[], int]
+    ) -> AsyncGenerator[list[Result], None]:
         """Make operations that are encoded already."""
         batch = Batch(self._applier, self._blobs, batch_id)
         whole: list[bytes] = []
@@ -106,19 +111,20 @@ class DirectTree(GuestTree):
             results = self._made(batch)
         finally:
             batch.abort()
-        if not self.is_doubled():
-            return results
-        again = Batch(self._applier, self._blobs, batch_id)
-        try:
-            again.write(whole)
-            return self._made(again)
-        finally:
-            again.abort()
+        if self.is_doubled():
+            again = Batch(self._applier, self._blobs, batch_id)
+            try:
+                again.write(whole)
+                results = self._made(again)
+            finally:
+                again.abort()
+        told = len(results) // 2
+        yield results[:told]
+        self.fault("answering")
+        yield results[told:]
 
     def _made(self, batch: Batch) -> list[Result]:
-        results = list(batch.results(lambda _path, _state: self.fault("making")))
-        self.fault("answering")
-        return results
+        return list(batch.results(lambda _path, _state: self.fault("making")))
 
     async def _seen_on_the_way(self, steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncGenerator[Step, None]:
         if isinstance(steps, AsyncIterable):

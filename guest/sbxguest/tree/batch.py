@@ -23,7 +23,7 @@ from sbxguest.tree.report import TreeError, code_of
 from sbxguest.tree.root import split
 from sbxguest.tree.stage import Incoming, copied, kept
 
-MAX_OPS = 20_000
+MAX_OPS = 30_000
 MAX_BYTES = 256 * wire.MIB
 # There are as many as there are files: a member of an enumeration is looked up once.
 _OP, _DATA, _END = int(TreeFrame.OP), int(wire.FrameType.DATA), int(TreeFrame.END)

@@ -187,10 +187,17 @@ class GuestTree:
                 sent += 1
                 yield step
 
-        return await self.send_batch(batch_id, _batch_body(counted()), lambda: sent)
+        results: dict[int, Result] = {}
+        async for some in self.send_batch(batch_id, _batch_body(counted()), lambda: sent):
+            results.update((one.seq, one) for one in some)
+        return list(results.values())
 
-    async def send_batch(self, batch_id: str, body: AsyncIterable[bytes], sent: Callable[[], int]) -> list[Result]:
-        """The same for operations that are encoded already.
+    async def send_batch(
+        self, batch_id: str, body: AsyncIterable[bytes], sent: Callable[[], int]
+    ) -> AsyncGenerator[list[Result], None]:
+        """The same for operations that are encoded already; what became of some is told while others are made.
+
+        A generator that ends has brought all results.
 
         Args:
             batch_id: See `batch`.
@@ -198,17 +205,15 @@ class GuestTree:
             sent: How many operations have gone out by now.
         """
         reader = result_reader()
-        results: dict[int, Result] = {}
         hello = self._seen or await self.hello()
         packed, headers = self._on_its_way(body, hello)
         async with self._answer("POST", f"batch/{batch_id}", "changing files", packed, headers=headers) as answer:
             async for some in fed(answer, reader.feed):
-                results.update((one.seq, one) for one in some)
                 if any(one.seq >= sent() for one in some):
                     raise garbled("a result of what was not asked for")
+                yield some
         if reader.trailer is None:
             raise garbled("the results were cut off")
-        return list(results.values())
 
     async def blob(self, digest: bytes) -> BlobState:
         """How much of a large content was uploaded before."""

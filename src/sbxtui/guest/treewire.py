@@ -16,6 +16,8 @@ from sbxtui.guest.filewire import text
 from sbxtui.guest.http1 import Answer
 
 _T = TypeVar("_T")
+# Of guests that do not say.
+_MAX_OPERATIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class TreeHello:
         feed: How changes are noticed: `fanotify`, `inotify`, or `scan` where they are looked for; empty before the
             first listing.
         codecs: What streams may be compressed with.
+        max_operations: Of a batch.
     """
 
     guest_id: str
@@ -36,6 +39,7 @@ class TreeHello:
     root: str
     feed: str
     codecs: tuple[str, ...]
+    max_operations: int = _MAX_OPERATIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,13 @@ def hello_of(said: Mapping[str, Any]) -> TreeHello:
         root=harmless_line(text(said, "root")),
         feed=harmless_line(text(said, "feed")),
         codecs=tuple(harmless_line(one) for one in codecs if isinstance(one, str)),
+        max_operations=_max_operations(said.get("limits")),
     )
+
+
+def _max_operations(limits: object) -> int:
+    said = limits.get("operations") if isinstance(limits, Mapping) else None
+    return said if isinstance(said, int) and not isinstance(said, bool) and said > 0 else _MAX_OPERATIONS
 
 
 def changes_of(said: Mapping[str, Any]) -> Changes:

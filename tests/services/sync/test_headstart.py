@@ -150,3 +150,18 @@ async def test_a_folder_that_is_gone_halts(two: TwoFolders) -> None:
     two.there.rmdir()
     await two.cycle.compare()
     assert two.cycle.status.halts == ("guest_root_missing",)
+
+
+async def test_what_was_told_before_the_answer_broke_off_is_written_down(two: TwoFolders, guest: Guest) -> None:
+    guest.at["answering"] = _break
+    with pytest.raises(GuestUnreachable):
+        await two.cycle.compare()
+    told = two.pair.base.keys()
+    assert told and told < two.pair.local.states.keys() and two.pair.base[b"d0"].is_dir
+
+
+async def test_a_guest_says_how_much_it_takes(two: TwoFolders, monkeypatch: pytest.MonkeyPatch, guest: Guest) -> None:
+    monkeypatch.setattr(two.guest, "max_operations", 7)
+    await two.cycle.compare()
+    assert _tree(two.there) == _tree(two.here)
+    assert guest.points[: guest.points.index("answering")].count("making") == 7

@@ -11,20 +11,26 @@ import contextlib
 import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from sbxguest.tree import Note, OpKind, Record, Result, State
 from sbxguest.tree.frames import PACKED_BYTES, BatchWriter
 from sbxguest.tree.ops import encode_new
 from sbxtui.guest.tree import GuestTree
+from sbxtui.guest.treewire import TreeHello
 from sbxtui.services.sync.made import Made
 from sbxtui.services.sync.model import Change, Path, Side
 
-# What a guest takes in one batch, and what of it waits here at most; the rest comes in batches of its own.
-_MAX_OPS = 20_000
+# What goes in this batch, if the guest takes as much, and what of it waits here at most; the rest comes in batches of
+# its own.
+_MAX_OPS = 30_000
 _MAX_BYTES = 128 * 1024 * 1024
 _WAITING_BYTES = 24 * 1024 * 1024
 _PIECE_BYTES = 256 * 1024
+# So many results are worth writing down, while others are on their way.
+_RESULTS = 2_000
+# For so long after it was found empty, the sandbox's folder is taken to be: what is made there expects nothing.
+_FRESH_S = 1.0
 _PUT = OpKind.PUT
 
 
@@ -35,20 +41,32 @@ class HeadStart:
     thread does all there is to do for a file: two that take turns at it would wait for each other at each system call.
 
     Attributes:
+        hello: What the sandbox said of its folder when that was empty.
         size_bytes: Of all contents it has.
     """
 
-    def __init__(self, guest: GuestTree) -> None:
+    def __init__(self, guest: GuestTree, hello: TreeHello) -> None:
+        self.hello = hello
         self._guest = guest
         self._loop = asyncio.get_running_loop()
+        self._found_s = self._loop.time()
         self._bell = asyncio.Event()
         self._writer = BatchWriter()
-        self._gathered = bytearray()
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
         self._waiting: deque[bytes] = deque()
         self._states: dict[Path, State] = {}
+        self._planned: dict[Path, Change] = {}
         self.size_bytes = 0
+        self._max_ops = min(_MAX_OPS, hello.max_operations)
         self._is_full = self._is_whole = False
-        self._sending: asyncio.Task[list[Result]] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._results: asyncio.Queue[list[Result]] = asyncio.Queue()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the sandbox's folder was found empty just now."""
+        return self._loop.time() - self._found_s < _FRESH_S
 
     def take_file(self, path: Path, state: State, content: bytes) -> None:
         """A file that was read; `content` is its beginning. From any thread, as is `take_others`."""
@@ -72,15 +90,17 @@ class HeadStart:
         self._is_full = (
             self._is_full
             or (self._sending is not None and self._sending.done())
-            or len(self._states) >= _MAX_OPS
+            or len(self._states) >= self._max_ops
             or self.size_bytes + size_bytes > _MAX_BYTES
         )
         return not self._is_full
 
     def _take(self, path: Path, goal: State, op: bytes, content: bytes = b"") -> None:
         self._states[path] = goal
-        self._gathered += self._writer.encoded(op, content)
-        if len(self._gathered) >= _PIECE_BYTES:
+        said = self._writer.encoded(op, content)
+        self._gathered.append(said)
+        self._gathered_bytes += len(said)
+        if self._gathered_bytes >= _PIECE_BYTES:
             self._pass_on()
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._ring)
@@ -88,13 +108,19 @@ class HeadStart:
     def _ring(self) -> None:
         """There is more to send. What comes to less than one piece is not worth a beginning."""
         if self._sending is None:
-            sending = self._guest.send_batch(secrets.token_hex(16), self._pieces(), lambda: len(self._states))
-            self._sending = asyncio.create_task(sending)
+            self._sending = asyncio.create_task(self._send())
         self._bell.set()
 
+    async def _send(self) -> None:
+        sending = self._guest.send_batch(secrets.token_hex(16), self._pieces(), lambda: len(self._states))
+        async with aclosing(sending) as results:
+            async for some in results:
+                self._results.put_nowait(some)
+
     def _pass_on(self) -> None:
-        self._waiting.append(bytes(self._gathered))
+        self._waiting.append(b"".join(self._gathered))
         self._gathered.clear()
+        self._gathered_bytes = 0
         # Counted, not kept: two threads that each add to one number lose some of it.
         self._is_full = self._is_full or sum(map(len, tuple(self._waiting))) > _WAITING_BYTES
 
@@ -108,26 +134,51 @@ class HeadStart:
                 return
             await self._bell.wait()
 
-    async def finish(self, changes: Sequence[Change]) -> tuple[list[Made], list[Change]]:
-        """Have it made, if that is what was decided on; returns what became of these changes, and the rest.
+    async def finish(self, changes: Sequence[Change]) -> list[Change]:
+        """Have it made, if that is what was decided on; `made` tells what became of it. Returns the rest.
 
         Args:
             changes: What is to be made in the sandbox, in order.
-
-        Raises:
-            SbxError: The sandbox does not answer. What of it is done is not known.
         """
         planned = [one for one in changes if one.path in self._states]
         if self._sending is None or self._sending.done() or not self._is_as_planned(planned):
             await self.drop()
-            return [], list(changes)
+            return list(changes)
         self._pass_on()
         self._is_whole = True
         self._bell.set()
-        results = {one.seq: one for one in await self._sending}
-        numbers = {path: number for number, path in enumerate(self._states)}
-        rest = [one for one in changes if one.path not in self._states]
-        return [Made(one, results.get(numbers[one.path])) for one in planned], rest
+        self._planned = {one.path: one for one in planned}
+        return [one for one in changes if one.path not in self._states]
+
+    async def made(self) -> AsyncGenerator[list[Made], None]:
+        """What became of each change, some at a time, while others are made.
+
+        Raises:
+            SbxError: The sandbox does not answer. What was yielded is done; the rest may be.
+        """
+        if self._sending is None or not self._planned:
+            return
+        changes = list(map(self._planned.pop, self._states))
+        untold = set(range(len(changes)))
+        async for some in self._told(self._sending):
+            # A guest may say the same twice.
+            news = {one.seq: one for one in some if one.seq in untold}
+            untold -= news.keys()
+            yield [Made(changes[seq], one) for seq, one in news.items()]
+        yield [Made(changes[number], None) for number in sorted(untold)]
+
+    async def _told(self, sending: asyncio.Task[None]) -> AsyncGenerator[list[Result], None]:
+        """The results, as many as are worth a while at once."""
+        sending.add_done_callback(lambda _: self._results.put_nowait([]))
+        held: list[Result] = []
+        while not (sending.done() and self._results.empty()):
+            held += await self._results.get()
+            if len(held) >= _RESULTS:
+                yield held
+                held = []
+        if held:
+            yield held
+        await sending
 
     def _is_as_planned(self, planned: Sequence[Change]) -> bool:
         return len(planned) == len(self._states) and all(
@@ -156,12 +207,12 @@ async def head_start(guest: GuestTree, *, is_wanted: bool) -> AsyncIterator[Head
     if not is_wanted:
         yield None
         return
-    await guest.hello()
+    hello = await guest.hello()
     found = await guest.scan(has_digests=False, is_deep=False, has_cursor=False)
     if found.records:
         yield None
         return
-    started = HeadStart(guest)
+    started = HeadStart(guest, hello)
     try:
         yield started
     finally:

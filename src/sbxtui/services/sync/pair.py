@@ -69,7 +69,12 @@ class Pair:
             SbxError: One side cannot be looked at: nothing is known anew.
         """
         await self.look_here(gauge=gauge, head_start=head_start)
-        await self.look_there()
+        if head_start is None or self.mode is not Mode.PUSH or not head_start.is_fresh:
+            await self.look_there()
+        else:
+            # In the other modes what came since may have to be asked about before it is decided on.
+            self.hello = head_start.hello
+            self.there.take_all(())
 
     async def look_here(
         self,
@@ -275,9 +280,12 @@ class Pair:
             on_progress(len(done), sent_bytes)
 
         if head_start is not None:
-            ahead, changes = await head_start.finish(changes)
-            await asyncio.to_thread(self._settle, Side.GUEST, ahead, outcomes, word)
-            count(head_start.size_bytes if ahead else 0)
+            changes = await head_start.finish(changes)
+            async with aclosing(head_start.made()) as ahead:
+                async for made in ahead:
+                    await asyncio.to_thread(self._settle, Side.GUEST, made, outcomes, word)
+                    on_progress(len(done), sent_bytes)
+            count(head_start.size_bytes if done else 0)
         upload = Upload(self.folder, self.guest, count, self._gone.places)
         async with aclosing(upload.batches(changes, self.local.states, self.there.states)) as batches:
             async for made in batches:
