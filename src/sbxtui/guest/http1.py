@@ -249,7 +249,7 @@ class Connection(asyncio.Protocol):
         try:
             async for piece in body:
                 if piece:
-                    self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+                    self._write_chunk(piece) if is_chunked else self._write(piece)
                     await self._until_taken(patience)
         finally:
             # What is sent no further shall let go of its file now, not when somebody collects it.
@@ -258,6 +258,14 @@ class Connection(asyncio.Protocol):
         if is_chunked:
             self._write(b"0\r\n\r\n")
         self._is_sent = True
+
+    def _write_chunk(self, piece: bytes) -> None:
+        if len(piece) < _LARGE_BYTES:
+            self._write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            return
+        # Putting large ones together would take longer than sending them does.
+        for part in (b"%x\r\n" % len(piece), piece, b"\r\n"):
+            self._write(part)
 
     async def _until_taken(self, patience: Patience) -> None:
         try:

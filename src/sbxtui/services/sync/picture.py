@@ -54,8 +54,11 @@ class Picture:
                 # What was below is gone, or told of.
                 self._remove(one.path)
         for one in records:
-            if not isinstance(one, Note) and not one.state.is_exactly(before := self.states.get(one.path)):
-                if before != one.state:
+            if isinstance(one, Note):
+                continue
+            before = self.states.get(one.path)
+            if before is None or not one.state.is_exactly(before):
+                if before is None or before != one.state:
                     changed.add(one.path)
                 # Copies: a listing goes as a whole then, and leaves no holes in memory that nothing else fits in.
                 self.put(memoryview(one.path).tobytes(), State.packed(one.state))
