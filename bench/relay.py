@@ -10,6 +10,8 @@ import contextlib
 import sys
 
 _READ_BYTES = 1 << 16
+# How late we may be at what already waited: a way would not have been idle for that.
+_LATE_S = 0.02
 
 
 class Way:
@@ -24,7 +26,7 @@ class Way:
         """Pass on until the end."""
         loop = asyncio.get_running_loop()
         while data := await reader.read(_READ_BYTES):
-            self._free_at_s = max(loop.time(), self._free_at_s) + len(data) / self._bytes_per_s
+            self._free_at_s = max(loop.time() - _LATE_S, self._free_at_s) + len(data) / self._bytes_per_s
             await asyncio.sleep(self._free_at_s - loop.time())
             loop.call_later(self._delay_s, writer.write, data)
         loop.call_later(self._delay_s, writer.close)

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 from sbxguest.tree.entry import (
     DIGEST_BYTES,
@@ -105,8 +106,7 @@ class Op:
     known_path: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """What became of an operation.
 
     Attributes:
@@ -198,6 +198,6 @@ def decode_results(data: bytes) -> Iterator[Result]:
         at += _RESULT.size
         if outcome not in _OUTCOMES:
             raise BadRecord(f"a result with the unknown outcome {outcome}")
-        code = data[at : at + length].decode("ascii", "replace")
+        code = data[at : at + length].decode("ascii", "replace") if length else ""
         state, at = decode_state(data, at + length)
         yield Result(seq, _OUTCOMES[outcome], state, code)

@@ -209,7 +209,7 @@ class GuestTree:
         packed, headers = self._on_its_way(body, hello)
         async with self._answer("POST", f"batch/{batch_id}", "changing files", packed, headers=headers) as answer:
             async for some in fed(answer, reader.feed):
-                if any(one.seq >= sent() for one in some):
+                if some and max(one.seq for one in some) >= sent():
                     raise garbled("a result of what was not asked for")
                 yield some
         if reader.trailer is None:

@@ -188,7 +188,7 @@ class Ancestors:
         if not changes:
             return
         gone = [(path,) for path, agreed in changes.items() if agreed is None]
-        kept = [(path, _blob(one.local), _blob(one.guest)) for path, one in changes.items() if one is not None]
+        kept = [(path, bytes(one.local), bytes(one.guest)) for path, one in changes.items() if one is not None]
         with self._transaction() as connection:
             connection.executemany("DELETE FROM base WHERE path = ?", gone)
             connection.executemany("INSERT OR REPLACE INTO base VALUES (?, ?, ?)", kept)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sbxguest.tree import Result
 from sbxtui.services.sync.model import Change
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(NamedTuple):
     """What became of a step: the change, and the result; None if it was not even tried, because its file changed."""
 
     change: Change

@@ -25,6 +25,8 @@ from sbxtui.services.sync.standing import standing
 from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Gone, Made, Upload, reached, size_of
 from sbxtui.store.ancestors import Agreed, Ancestors, Dispute, Step
 
+# Looked up for every file.
+_DONE = Outcome.DONE
 _ROOTS = ("local_root", "guest_root")
 # What a person agreed to for the first comparison, and the halt that is none then: a mirror deletes what only the
 # sandbox has; very much is sent.
@@ -333,22 +335,22 @@ class Pair:
         picture = self.there if side is Side.GUEST else self.local
         done: list[Change] = []
         steps: list[Step] = []
-        for one in made:
-            path = one.change.path
-            if one.result is None or one.result.code == "wrong_content":
+        for change, result in made:
+            path = change.path
+            if result is None or result.code == "wrong_content":
                 outcomes.again.add(path)
-            elif one.result.outcome is Outcome.DONE:
+            elif result.outcome is _DONE:
                 # A path may be changed twice: a file goes, a folder comes.
-                before = picture.states.get(path)
-                picture.put(path, reached(one.change, one.result.state))
+                before, now = picture.states.get(path), reached(change, result.state)
+                picture.put(path, now)
                 # What was only added to the sandbox may be removed by anybody.
                 if before is not None or side is Side.LOCAL:
-                    steps.append(Step(side.value, path, before, picture.states.get(path)))
-                done.append(one.change)
-            elif one.result.outcome is Outcome.MISMATCH:
+                    steps.append(Step(side.value, path, before, now))
+                done.append(change)
+            elif result.outcome is Outcome.MISMATCH:
                 outcomes.moved_on.add(path)
             else:
-                outcomes.failed[path] = one.result.code or CHANGED_MEANWHILE
+                outcomes.failed[path] = result.code or CHANGED_MEANWHILE
         outcomes.done += [change.path for change in done]
         if side is Side.GUEST:
             self._gone.note(done)
