@@ -53,6 +53,7 @@ def _facts(tree: OpenTree) -> dict[str, object]:
         },
         "digest": DIGEST_NAME,
         "codecs": list(CODECS),
+        "features": ["provisional"],
     }
 
 
@@ -183,11 +184,13 @@ async def head_blob(request: Request) -> Response:
 
 
 async def put_blob(request: Request) -> Response:
-    """`PUT /v2/tree/blob/{digest}?offset=&size=`: more of a large content; a cut keeps what arrived."""
+    """`PUT /v2/tree/blob/{digest}?offset=&size=&provisional=`: more of a large content; a cut keeps what arrived."""
     tree = await trees.find(request)
     _require_boot(request)
     opener = _opener(request)
-    writer = await in_thread(_open_blob, tree, _digest(request), request.whole("offset", 0), request.whole("size", 0))
+    is_provisional = request.query.get("provisional") == "1"
+    offset, size_bytes = request.whole("offset", 0), request.whole("size", 0)
+    writer = await in_thread(_open_blob, tree, _digest(request), offset, size_bytes, is_provisional)
     try:
         sink = writer if opener is None else _Opening(opener, writer)
         await receive_into(sink, request, keeps_rest=True)
@@ -197,8 +200,8 @@ async def put_blob(request: Request) -> Response:
     return json_response({"offset": offset, "complete": is_complete})
 
 
-def _open_blob(tree: OpenTree, digest: bytes, offset: int, size_bytes: int) -> BlobWriter:
-    return tree.blobs.open(digest, offset=offset, size_bytes=size_bytes)
+def _open_blob(tree: OpenTree, digest: bytes, offset: int, size_bytes: int, is_provisional: bool) -> BlobWriter:
+    return tree.blobs.open(digest, offset=offset, size_bytes=size_bytes, is_provisional=is_provisional)
 
 
 def _digest(request: Request) -> bytes:

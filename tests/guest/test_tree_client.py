@@ -127,6 +127,21 @@ async def test_a_large_content_goes_up_by_itself_and_on_after_a_cut(guest: Guest
     assert (guest.workdir / "f").read_bytes() == LARGE
 
 
+async def test_a_content_whose_digest_nobody_knows_yet_is_named_by_the_guest(tree: GuestTree) -> None:
+    name = sha(b"made up")
+
+    async def cut() -> AsyncIterator[bytes]:
+        yield LARGE[:MIB]
+        raise OSError("the source broke")
+
+    assert (await tree.hello()).names_contents
+    with pytest.raises(OSError, match="the source broke"):
+        await tree.upload_blob(name, cut(), offset=0, size_bytes=len(LARGE), is_provisional=True)
+    assert await resumed_upload(tree, LARGE, name=name) <= MIB
+    assert await tree.blob(sha(LARGE)) == BlobState(len(LARGE), True)
+    assert await tree.blob(name) == BlobState(0, False)
+
+
 async def test_a_large_content_that_is_another_one_is_refused(tree: GuestTree) -> None:
     with pytest.raises(Conflict) as caught:
         await tree.upload_blob(sha(b"other"), in_pieces(LARGE), offset=0, size_bytes=len(LARGE))

@@ -38,6 +38,8 @@ class DirectTree(GuestTree):
     Attributes:
         epoch: What it says of its boot.
         max_operations: What it says it takes at once.
+        names_contents: What it says of contents whose digest is not known yet.
+        uploaded_bytes: How much of large contents came over.
         sent: Paths whose content came over, in order.
         is_doubled: Asked of each batch, whether it comes a second time, as after an answer that was lost.
     """
@@ -47,6 +49,8 @@ class DirectTree(GuestTree):
         self.fault = fault
         self.epoch = "boot-1"
         self.max_operations = 30_000
+        self.names_contents = True
+        self.uploaded_bytes = 0
         self.guest_id = "guest-1"
         self.sent: list[bytes] = []
         self.is_doubled: Callable[[], bool] = lambda: False
@@ -75,7 +79,9 @@ class DirectTree(GuestTree):
                 raise FileMissing(f"{self.path} is not there")
             self.close()
             self._open()
-        return TreeHello(self.guest_id, self.epoch, self.root.identity, "scan", (), self.max_operations)
+        return TreeHello(
+            self.guest_id, self.epoch, self.root.identity, "scan", (), self.max_operations, self.names_contents
+        )
 
     async def scan(
         self,
@@ -165,12 +171,14 @@ class DirectTree(GuestTree):
         offset: int,
         size_bytes: int,
         is_sparse: bool = True,
+        is_provisional: bool = False,
     ) -> BlobState:
         """Take in a large content."""
-        writer = self._blobs.open(digest, offset=offset, size_bytes=size_bytes)
+        writer = self._blobs.open(digest, offset=offset, size_bytes=size_bytes, is_provisional=is_provisional)
         try:
             async for chunk in chunks:
                 writer.write([chunk])
+                self.uploaded_bytes += len(chunk)
                 self.fault("sending")
         finally:
             with sound_records():

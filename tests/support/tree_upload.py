@@ -11,9 +11,9 @@ from sbxtui.guest.tree import GuestTree
 from sbxtui.guest.treewire import BlobState
 
 
-async def resumed_upload(tree: GuestTree, content: bytes) -> int:
-    """Bring the rest of a content up once some of it is there; returns how much was there."""
-    digest = hashlib.sha256(content).digest()
+async def resumed_upload(tree: GuestTree, content: bytes, *, name: bytes = b"") -> int:
+    """Bring the rest of a content up once some of it is there, under a name if it has one; returns how much was."""
+    digest = name or hashlib.sha256(content).digest()
 
     async def rest(offset: int) -> AsyncIterator[bytes]:
         yield content[offset:]
@@ -25,7 +25,13 @@ async def resumed_upload(tree: GuestTree, content: bytes) -> int:
             if have.offset:
                 try:
                     size_bytes = len(content)
-                    done = await tree.upload_blob(digest, rest(have.offset), offset=have.offset, size_bytes=size_bytes)
+                    done = await tree.upload_blob(
+                        digest,
+                        rest(have.offset),
+                        offset=have.offset,
+                        size_bytes=size_bytes,
+                        is_provisional=bool(name),
+                    )
                 except Conflict:
                     continue
                 assert done == BlobState(size_bytes, True)

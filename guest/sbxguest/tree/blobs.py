@@ -44,8 +44,11 @@ class Blobs:
                 return os.stat(candidate, dir_fd=self._fd, follow_symlinks=False).st_size, is_complete
         return 0, False
 
-    def open(self, digest: bytes, *, offset: int, size_bytes: int) -> BlobWriter:
+    def open(self, digest: bytes, *, offset: int, size_bytes: int, is_provisional: bool = False) -> BlobWriter:
         """Take in more of a content; whoever was at it before is not listened to any more.
+
+        Where `is_provisional`, `digest` is a name that the sender made up while it does not know the digest: when all
+        of the content is here, it is named by what it is.
 
         Raises:
             TreeError: `bad_offset`: it does not go on there. OSError: The disk refuses.
@@ -58,7 +61,7 @@ class Blobs:
             if is_complete or offset != here or not here <= size_bytes:
                 raise TreeError("bad_offset", f"of this content, {here} bytes are here, not {offset}")
             fd = os.open(digest.hex() + _PART, _OPEN_FLAGS, 0o600, dir_fd=self._fd)
-            writer = BlobWriter(fd, digest, size_bytes, self._make_room, before)
+            writer = BlobWriter(fd, digest, size_bytes, self._make_room, before, is_provisional=is_provisional)
             self._writers[digest] = writer
             return writer
 
@@ -72,11 +75,12 @@ class Blobs:
             writer.abort()
             if writer.is_whole and self._writers.get(writer.digest) is writer:
                 del self._writers[writer.digest]
-                part = writer.digest.hex() + _PART
-                if writer.hash.digest() != writer.digest:
+                part, found = writer.digest.hex() + _PART, writer.hash.digest()
+                if found != writer.digest and not writer.is_provisional:
                     os.unlink(part, dir_fd=self._fd)
                     raise TreeError("wrong_content", "a content is not the one that was announced")
-                os.rename(part, writer.digest.hex(), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+                os.rename(part, found.hex(), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+                return writer.here_bytes, True
         return self.state(writer.digest)
 
     def take(self, digest: bytes, *, is_last: bool) -> str:
@@ -117,12 +121,21 @@ class BlobWriter:
         size_bytes: Of all of it.
         make_room: As for `Blobs`.
         before: Who wrote what is here, if that is known: it needs not be read again then.
+        is_provisional: The digest is a name only.
     """
 
     def __init__(
-        self, fd: int, digest: bytes, size_bytes: int, make_room: Callable[[], bool], before: BlobWriter | None
+        self,
+        fd: int,
+        digest: bytes,
+        size_bytes: int,
+        make_room: Callable[[], bool],
+        before: BlobWriter | None,
+        *,
+        is_provisional: bool = False,
     ) -> None:
         self.digest = digest
+        self.is_provisional = is_provisional
         self._fd = fd
         self._size_bytes = size_bytes
         self._make_room = make_room

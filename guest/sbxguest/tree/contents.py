@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from sbxguest.tree.entry import new_digest
 from sbxguest.tree.root import READ_FLAGS
@@ -16,6 +18,16 @@ _TRIES = 3
 
 class Unstable(Exception):
     """A file that was written while it was read."""
+
+
+class Taker(Protocol):
+    """Takes what is read of a file at once."""
+
+    def take(self, piece: bytes) -> None:
+        """The next piece."""
+
+    def end(self, *, is_other: bool) -> None:
+        """There are no more. `is_other`: somebody wrote meanwhile, and what was taken is of no use."""
 
 
 def open_file(name: bytes, folder_fd: int) -> tuple[int, os.stat_result]:
@@ -56,23 +68,56 @@ def digest_of(name: bytes, folder_fd: int, check: Callable[[], None]) -> tuple[b
     return read_through(name, folder_fd, check)[:3]
 
 
-def read_through(name: bytes, folder_fd: int, check: Callable[[], None]) -> tuple[bytes, os.stat_result, int, bytes]:
-    """The same as `digest_of`, and the beginning of the file: all of one that is no longer than 1 MiB."""
+def read_through(
+    name: bytes,
+    folder_fd: int,
+    check: Callable[[], None],
+    taker_of: Callable[[os.stat_result], Taker | None] = lambda found: None,
+) -> tuple[bytes, os.stat_result, int, bytes]:
+    """The same as `digest_of`, and the beginning of the file: all of one that is no longer than 1 MiB.
+
+    What `taker_of` gives for a longer one, takes all that is read of it.
+    """
     for _ in range(_TRIES):
         at_ns = time.time_ns()
         fd, before = open_file(name, folder_fd)
         try:
             size_bytes = before.st_size
             first = os.read(fd, min(_CHUNK_BYTES, size_bytes))
-            digest, left = new_digest(first), size_bytes - len(first)
+            digest = new_digest(first)
             check()
-            # No further than it was long: a file that grows as fast as it is read would never end.
-            while left > 0 and (chunk := os.read(fd, min(_CHUNK_BYTES, left))):
-                check()
-                digest.update(chunk)
-                left -= len(chunk)
+            if size_bytes > len(first):
+                _read_on(fd, digest, first, before, check, taker_of(before))
             if is_unchanged(before, os.fstat(fd)):
                 return digest.digest(), before, at_ns, first
         finally:
             os.close(fd)
     raise Unstable
+
+
+def _read_on(
+    fd: int,
+    digest: hashlib._Hash,
+    first: bytes,
+    before: os.stat_result,
+    check: Callable[[], None],
+    taker: Taker | None,
+) -> None:
+    """The rest of a file, whose beginning was read."""
+    is_other = False
+    try:
+        if taker is not None:
+            taker.take(first)
+        left = before.st_size - len(first)
+        # No further than it was long: a file that grows as fast as it is read would never end.
+        while left > 0 and not is_other and (chunk := os.read(fd, min(_CHUNK_BYTES, left))):
+            check()
+            digest.update(chunk)
+            is_other = not is_unchanged(before, os.fstat(fd))
+            if taker is not None and not is_other:
+                taker.take(chunk)
+            left -= len(chunk)
+        is_other = is_other or left > 0
+    finally:
+        if taker is not None:
+            taker.end(is_other=is_other)

@@ -11,8 +11,9 @@ import stat
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from sbxguest.tree.contents import Unstable, read_through
+from sbxguest.tree.contents import Taker, Unstable, read_through
 from sbxguest.tree.entry import MAX_PATH_BYTES, Entry, Note, Record, State
 from sbxguest.tree.ignore import Rules, TextSource
 from sbxguest.tree.report import code_of
@@ -46,6 +47,7 @@ class ScanOptions:
         unmet: A copy of `known`, where files that are as they were need not be listed: what is met is taken out of it.
         check: Called now and then; what it raises ends the scan.
         keep: Called with each file that is read, its state, and its beginning: all of one that is no longer than 1 MiB.
+        taker_of: Called with the path of each longer one before it is read; what it gives takes all that is read.
     """
 
     has_digests: bool = True
@@ -57,6 +59,7 @@ class ScanOptions:
     unmet: dict[bytes, State] | None = None
     check: Callable[[], None] = _go_on
     keep: Callable[[bytes, State, bytes], None] | None = None
+    taker_of: Callable[[bytes, os.stat_result], Taker | None] | None = None
 
 
 def scan(root: Root, paths: Iterable[bytes] = (b"",), options: ScanOptions | None = None) -> Iterator[Record]:
@@ -228,7 +231,10 @@ class _Walk:
             return None
 
     def _read(self, name: bytes, path: bytes, folder_fd: int) -> Entry:
-        digest, found, at_ns, first = read_through(name, folder_fd, self._options.check)
+        if (taker_of := self._options.taker_of) is None:
+            digest, found, at_ns, first = read_through(name, folder_fd, self._options.check)
+        else:
+            digest, found, at_ns, first = read_through(name, folder_fd, self._options.check, partial(taker_of, path))
         state = file_state(found, digest, at_ns)
         if self._options.keep is not None:
             self._options.keep(path, state, first)

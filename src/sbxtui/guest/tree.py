@@ -231,6 +231,7 @@ class GuestTree:
         offset: int,
         size_bytes: int,
         is_sparse: bool = True,
+        is_provisional: bool = False,
     ) -> BlobState:
         """Send a large content, or a part of it, for a `PUT` of `Source.BLOB` to use; a cut keeps what arrived.
 
@@ -240,8 +241,10 @@ class GuestTree:
             offset: What `blob` said.
             size_bytes: Of the whole content.
             is_sparse: Whether zeros are to be looked for: what is sent as it is costs less.
+            is_provisional: `digest` is only a name, made up while nobody knows the digest: the guest names it by that
+                when all of it is there. Only where it `names_contents`.
         """
-        query = {"offset": str(offset), "size": str(size_bytes)}
+        query = {"offset": str(offset), "size": str(size_bytes), **({"provisional": "1"} if is_provisional else {})}
         hello = self._seen or await self.hello()
         body, headers = self._on_its_way(chunks, hello, may_be_sparse=is_sparse)
         said = await self._call("PUT", f"blob/{digest.hex()}", "sending a file", body, query, headers)

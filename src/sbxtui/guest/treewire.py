@@ -32,6 +32,7 @@ class TreeHello:
             first listing.
         codecs: What streams may be compressed with.
         max_operations: Of a batch.
+        names_contents: Whether it takes a large content whose digest is not known yet, and names it when it is there.
     """
 
     guest_id: str
@@ -40,6 +41,7 @@ class TreeHello:
     feed: str
     codecs: tuple[str, ...]
     max_operations: int = _MAX_OPERATIONS
+    names_contents: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def hello_of(said: Mapping[str, Any]) -> TreeHello:
     Raises:
         GuestUnreachable: It is none.
     """
-    codecs = said.get("codecs")
+    codecs, features = said.get("codecs"), said.get("features")
     if not isinstance(codecs, list):
         raise garbled("a folder without its codecs")
     return TreeHello(
@@ -78,6 +80,7 @@ def hello_of(said: Mapping[str, Any]) -> TreeHello:
         feed=harmless_line(text(said, "feed")),
         codecs=tuple(harmless_line(one) for one in codecs if isinstance(one, str)),
         max_operations=_max_operations(said.get("limits")),
+        names_contents=isinstance(features, list) and "provisional" in features,
     )
 
 

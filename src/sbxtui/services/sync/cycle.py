@@ -84,7 +84,9 @@ class Cycle:
         async with AsyncExitStack() as stack:
             try:
                 is_first = not (self.pair.has_met or self.pair.base)
-                ahead = await stack.enter_async_context(head_start(self.pair.guest, is_wanted=is_first))
+                ahead = await stack.enter_async_context(
+                    head_start(self.pair.guest, self.pair.folder.identity, is_wanted=is_first)
+                )
                 if large := await self._look(ahead):
                     self._halt(*large)
                     return

@@ -96,7 +96,7 @@ class Folder:
         if gauge is not None:
             options = replace(options, check=gauge.check)
         if head_start is not None:
-            options = replace(options, keep=head_start.take_file)
+            options = replace(options, keep=head_start.take_file, taker_of=head_start.large.taker_of)
         return await self._scan((b"",), options, gauge, head_start), unmet.keys()
 
     async def sizes(self) -> dict[Path, int]:

@@ -18,6 +18,7 @@ from sbxguest.tree.frames import PACKED_BYTES, BatchWriter
 from sbxguest.tree.ops import encode_new
 from sbxtui.guest.tree import GuestTree
 from sbxtui.guest.treewire import TreeHello
+from sbxtui.services.sync.largestart import LargeStart
 from sbxtui.services.sync.made import Made
 from sbxtui.services.sync.model import Change, Path, Side
 
@@ -42,11 +43,13 @@ class HeadStart:
 
     Attributes:
         hello: What the sandbox said of its folder when that was empty.
+        large: The same for large files, each by itself.
         size_bytes: Of all contents it has.
     """
 
-    def __init__(self, guest: GuestTree, hello: TreeHello) -> None:
+    def __init__(self, guest: GuestTree, hello: TreeHello, root: str) -> None:
         self.hello = hello
+        self.large = LargeStart(guest, root, is_wanted=hello.names_contents)
         self._guest = guest
         self._loop = asyncio.get_running_loop()
         self._found_s = self._loop.time()
@@ -142,7 +145,7 @@ class HeadStart:
         """
         planned = [one for one in changes if one.path in self._states]
         if self._sending is None or self._sending.done() or not self._is_as_planned(planned):
-            await self.drop()
+            await self._drop_batch()
             return list(changes)
         self._pass_on()
         self._is_whole = True
@@ -180,6 +183,10 @@ class HeadStart:
             yield held
         await sending
 
+    async def arrived(self) -> int:
+        """How many bytes of content are there, when all that was sent is."""
+        return (self.size_bytes if self._is_whole else 0) + await self.large.settle()
+
     def _is_as_planned(self, planned: Sequence[Change]) -> bool:
         return len(planned) == len(self._states) and all(
             one.side is Side.GUEST and one.expect is None and one.entry == self._states[one.path] for one in planned
@@ -187,6 +194,10 @@ class HeadStart:
 
     async def drop(self) -> None:
         """Have nothing of it made. Safe to repeat."""
+        await self.large.drop()
+        await self._drop_batch()
+
+    async def _drop_batch(self) -> None:
         self._is_full = True
         if self._sending is None:
             return
@@ -198,8 +209,13 @@ class HeadStart:
 
 
 @asynccontextmanager
-async def head_start(guest: GuestTree, *, is_wanted: bool) -> AsyncIterator[HeadStart | None]:
+async def head_start(guest: GuestTree, root: str, *, is_wanted: bool) -> AsyncIterator[HeadStart | None]:
     """A head start for a folder of a sandbox, if that is empty; what was not finished in the block is dropped.
+
+    Args:
+        guest: That folder.
+        root: What tells this machine's folder from another one.
+        is_wanted: Whether there is to be one.
 
     Raises:
         SbxError: The sandbox does not answer, or has no such folder.
@@ -212,7 +228,7 @@ async def head_start(guest: GuestTree, *, is_wanted: bool) -> AsyncIterator[Head
     if found.records:
         yield None
         return
-    started = HeadStart(guest, hello)
+    started = HeadStart(guest, hello, root)
     try:
         yield started
     finally:

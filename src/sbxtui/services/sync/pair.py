@@ -287,7 +287,7 @@ class Pair:
                 async for made in ahead:
                     await asyncio.to_thread(self._settle, Side.GUEST, made, outcomes, word)
                     on_progress(len(done), sent_bytes)
-            count(head_start.size_bytes if done else 0)
+            count(await head_start.arrived())
         upload = Upload(self.folder, self.guest, count, self._gone.places)
         async with aclosing(upload.batches(changes, self.local.states, self.there.states)) as batches:
             async for made in batches:

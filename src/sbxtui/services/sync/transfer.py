@@ -14,8 +14,10 @@ from sbxguest.tree import Outcome, Result, Source, State
 from sbxguest.tree.frames import INLINE_BYTES, PACKED_BYTES
 from sbxtui.core.errors import Conflict, QuotaExceeded, Throttled
 from sbxtui.guest.tree import GuestTree, Step
+from sbxtui.guest.treewire import BlobState
 from sbxtui.services.sync.ahead import one_ahead
 from sbxtui.services.sync.folder import Folder, SmallFiles
+from sbxtui.services.sync.largestart import begun_name
 from sbxtui.services.sync.made import Made as Made
 from sbxtui.services.sync.model import Change, Op, Path, ancestors, parent_of
 
@@ -195,7 +197,7 @@ class Upload:
             if change.entry is None or _source(change, size_bytes, moved) is not Source.BLOB:
                 continue
             try:
-                if not await self._upload(change.path, change.entry.content, size_bytes):
+                if not await self._upload(change.path, change.entry.content, local[change.path]):
                     refused[change.path] = None
             except QuotaExceeded as exc:
                 if isinstance(exc, Throttled):
@@ -203,16 +205,30 @@ class Upload:
                 refused[change.path] = Result(0, Outcome.FAILED, None, "disk_full")
         return refused
 
-    async def _upload(self, path: Path, digest: bytes, size_bytes: int) -> bool:
+    async def _upload(self, path: Path, digest: bytes, state: State) -> bool:
         """Send a large content; what arrived before a cut is not sent again. False if it changed meanwhile."""
         have = await self._guest.blob(digest)
-        if have.is_complete:
-            return True
+        if not have.offset and (name := begun_name(self._folder.identity, path, state)):
+            # It may have had a head start, in this process or in one that was killed.
+            begun = await self._guest.blob(name)
+            if begun.offset and await self._send_rest(path, name, begun, state.size_bytes, is_provisional=True):
+                have = await self._guest.blob(digest)
+        return have.is_complete or await self._send_rest(path, digest, have, state.size_bytes)
+
+    async def _send_rest(
+        self, path: Path, name: bytes, have: BlobState, size_bytes: int, *, is_provisional: bool = False
+    ) -> bool:
+        """Send what is missing of a content; False if its file is another one by now."""
         is_sparse = await asyncio.to_thread(self._folder.is_sparse, path)
         pieces = self._counted(self._folder.pieces(path, size_bytes, start=have.offset, may_end=True))
         try:
             have = await self._guest.upload_blob(
-                digest, pieces, offset=have.offset, size_bytes=size_bytes, is_sparse=is_sparse
+                name,
+                pieces,
+                offset=have.offset,
+                size_bytes=size_bytes,
+                is_sparse=is_sparse,
+                is_provisional=is_provisional,
             )
         except Conflict as exc:
             if exc.details.get("guest_code") in ("boot_changed", "root_changed"):
@@ -220,7 +236,7 @@ class Upload:
             return False
         if not have.is_complete:
             # The file is another one by now, and nobody will send the rest.
-            await self._guest.drop_blob(digest, have.offset)
+            await self._guest.drop_blob(name, have.offset)
         return have.is_complete
 
     async def _counted(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
