@@ -19,7 +19,7 @@ from sbxguest.tree.root import Root, file_state, split
 from sbxguest.tree.scan import ScanOptions, scan
 from sbxguest.tree.stage import Stage, stage_paths
 from sbxguest.tree.trash import Trash
-from sbxtui.core.errors import FileMissing
+from sbxtui.core.errors import FileMissing, QuotaExceeded
 from sbxtui.guest.tree import GuestTree, Manifest, Step, Wanted, _batch_body
 from sbxtui.guest.treewire import BlobState, Changes, TreeHello, sound_records
 
@@ -180,6 +180,8 @@ class DirectTree(GuestTree):
                 writer.write([chunk])
                 self.uploaded_bytes += len(chunk)
                 self.fault("sending")
+        except OSError as exc:
+            raise QuotaExceeded("no space is left on the sandbox's disk") from exc
         finally:
             with sound_records():
                 state = self._blobs.close(writer)

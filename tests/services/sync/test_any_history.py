@@ -32,6 +32,7 @@ from tests.services.sync.processes import started
 
 _IN_MEMORY = "/dev/shm"
 _KILLS = 25
+_LARGE_BYTES = 16 * 1024
 _EDITS = ("write", "write", "write", "write", "remove", "remove folder", "move", "chmod", "clock", "flip")
 _FAULTS = {"cut", "fault of the guest", "twice", "disk full", "clock jump", "state lost"}
 NAMES = ["a", "b", "d/a", "d/b", "d/e/a", "x/y/z"]
@@ -265,6 +266,19 @@ class AtOnce(ThreadPoolExecutor):
         return done
 
 
+def _make_files_large(patch: pytest.MonkeyPatch) -> None:
+    """The longer contents go by themselves then, in pieces, and those of an empty folder while they are read."""
+    for where, size_bytes in {
+        "sbxguest.tree.contents._CHUNK_BYTES": _LARGE_BYTES,
+        "sbxtui.services.sync.largestart._LARGE_BYTES": _LARGE_BYTES,
+        "sbxtui.services.sync.transfer.INLINE_BYTES": _LARGE_BYTES,
+        "sbxtui.services.sync.folder._CHUNK_BYTES": _LARGE_BYTES,
+    }.items():
+        patch.setattr(where, size_bytes)
+    # One thread does all here: who reads would wait for himself.
+    patch.setattr("sbxtui.services.sync.largestart._PATIENCE_S", 0.0)
+
+
 async def run_history(seed: int, operations: int) -> Counter[str]:
     """Many operations; the link's process is started anew now and then. Returns the faults there were."""
     asyncio.get_running_loop().set_default_executor(AtOnce())
@@ -281,8 +295,10 @@ async def run_history(seed: int, operations: int) -> Counter[str]:
                 for turn in range(12):
                     history.edits(two, history.random.choice([1, 2, 4, 12]))
                     with pytest.MonkeyPatch.context() as patch:
-                        for where in ("stage", "newfolders"):
+                        for where in ("stage", "newfolders", "blobs"):
                             patch.setattr(f"sbxguest.tree.{where}.write_all", history.write)
+                        if seed % 2:
+                            _make_files_large(patch)
                         patch.setattr("time.time_ns", history.clock())
                         patch.setattr("sbxtui.services.sync.headstart._PIECE_BYTES", 1)
                         await history.sync(two)
