@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -12,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from sbxguest.tree import Entry, Kind, Note, Op, OpKind, Outcome, Result, Source, State
+from sbxguest.tree.frames import result_writer
 from sbxtui.core.errors import Conflict, FileMissing, GuestUnreachable, SbxError, UsageError
 from sbxtui.guest.client import GuestClient
+from sbxtui.guest.transport import Transport
 from sbxtui.guest.tree import GuestTree, Step, Wanted
 from sbxtui.guest.treewire import BlobState
 from tests.support.guest_process import GuestProcess
@@ -368,3 +372,31 @@ async def test_a_listing_without_an_end_is_not_held_in_memory(
     monkeypatch.setattr("sbxtui.guest.tree.MAX_RECORDS", 3)
     with pytest.raises(SbxError, match="more than a folder can be synced with"):
         await tree.scan()
+
+
+async def test_a_guest_whose_results_have_no_end_is_given_up() -> None:
+    hello = json.dumps({"guest_id": "g", "epoch": "e", "root": "r", "feed": "", "codecs": []}).encode()
+    writer_of = result_writer()
+    results = writer_of.add(Result(0, Outcome.DONE)) + writer_of.flush()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        with contextlib.suppress(OSError):
+            if head.startswith(b"GET"):
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(hello), hello))
+                head = await reader.readuntil(b"0\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            while not writer.is_closing():
+                writer.write(results)
+                await writer.drain()
+        writer.close()
+
+    async def nothing() -> None:
+        pass
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, asyncio.timeout(30), Transport(f"http://127.0.0.1:{port}", None) as transport:
+        tree = GuestTree(transport, "", nothing, is_far=False)
+        with pytest.raises(GuestUnreachable):
+            await tree.batch("endless", steps(put(b"f", b"x")))

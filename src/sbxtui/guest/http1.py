@@ -249,7 +249,8 @@ class Connection(asyncio.Protocol):
         try:
             async for piece in body:
                 if piece:
-                    self._write_chunk(piece) if is_chunked else self._write(piece)
+                    write = self._write_chunk if is_chunked else self._write
+                    write(piece)
                     await self._until_taken(patience)
         finally:
             # What is sent no further shall let go of its file now, not when somebody collects it.
