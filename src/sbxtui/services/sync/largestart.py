@@ -103,9 +103,8 @@ class LargeStart:
 
     async def settle(self) -> int:
         """Wait until all that is on its way is there; returns how many bytes arrived."""
-        while self._uploads:
-            await asyncio.gather(*self._uploads)
-            self._uploads = {one for one in self._uploads if not one.done()}
+        await asyncio.gather(*self._uploads)
+        self._uploads.clear()
         arrived_bytes, self._arrived_bytes = self._arrived_bytes, 0
         return arrived_bytes
 
