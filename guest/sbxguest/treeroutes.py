@@ -14,7 +14,17 @@ from sbxguest.filepool import Sink, aborted, in_thread, receive_into
 from sbxguest.opentree import OpenTree, trees
 from sbxguest.tree.batch import MAX_BYTES, MAX_OPS, Batch
 from sbxguest.tree.blobs import BlobWriter
-from sbxguest.tree.codec import ACCEPT_HEADER, CODEC_HEADER, CODECS, DEFLATE, Opener, Packer, opener_of
+from sbxguest.tree.codec import (
+    ACCEPT_HEADER,
+    CODEC_HEADER,
+    CODECS,
+    DEFLATE,
+    ZEROS,
+    ZEROS_DEFLATE,
+    Opener,
+    Packer,
+    opener_of,
+)
 from sbxguest.tree.entry import DIGEST_BYTES, DIGEST_NAME, BadRecord, check_path, from_text, to_text
 from sbxguest.tree.frames import INLINE_BYTES, PACKED_BYTES
 from sbxguest.tree.scan import ScanOptions
@@ -188,9 +198,7 @@ async def put_blob(request: Request) -> Response:
     tree = await trees.find(request)
     _require_boot(request)
     opener = _opener(request)
-    is_provisional = request.query.get("provisional") == "1"
-    offset, size_bytes = request.whole("offset", 0), request.whole("size", 0)
-    writer = await in_thread(_open_blob, tree, _digest(request), offset, size_bytes, is_provisional)
+    writer = await in_thread(_open_blob, tree, request)
     try:
         sink = writer if opener is None else _Opening(opener, writer)
         await receive_into(sink, request, keeps_rest=True)
@@ -200,8 +208,14 @@ async def put_blob(request: Request) -> Response:
     return json_response({"offset": offset, "complete": is_complete})
 
 
-def _open_blob(tree: OpenTree, digest: bytes, offset: int, size_bytes: int, is_provisional: bool) -> BlobWriter:
-    return tree.blobs.open(digest, offset=offset, size_bytes=size_bytes, is_provisional=is_provisional)
+def _open_blob(tree: OpenTree, request: Request) -> BlobWriter:
+    return tree.blobs.open(
+        _digest(request),
+        offset=request.whole("offset", 0),
+        size_bytes=request.whole("size", 0),
+        is_provisional=request.query.get("provisional") == "1",
+        is_sparse=request.headers.get(CODEC_HEADER, "") in (ZEROS, ZEROS_DEFLATE),
+    )
 
 
 def _digest(request: Request) -> bytes:

@@ -143,7 +143,9 @@ async def test_a_content_whose_digest_nobody_knows_yet_is_named_by_the_guest(tre
         await tree.upload_blob(name, cut(), offset=0, size_bytes=len(LARGE), is_provisional=True)
     assert await resumed_upload(tree, LARGE, name=name) <= MIB
     assert await tree.blob(sha(LARGE)) == BlobState(len(LARGE), True)
-    assert await tree.blob(name) == BlobState(0, False)
+    assert await tree.blob(name) == BlobState(len(LARGE), True)
+    assert outcomes(await tree.batch("blob", steps(put_known(b"f", LARGE, Source.BLOB)))) == [DONE]
+    assert await tree.blob(name) == await tree.blob(sha(LARGE)) == BlobState(0, False)
 
 
 async def test_a_large_content_that_is_another_one_is_refused(tree: GuestTree) -> None:

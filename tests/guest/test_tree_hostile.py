@@ -96,9 +96,9 @@ def test_what_is_in_the_trash_gives_way_to_what_is_needed(small_disk: TreeSide) 
 def test_a_blob_stops_at_a_full_disk_and_goes_on_when_there_is_room(small_disk: TreeSide) -> None:
     side = small_disk
     content = os.urandom(3 * MIB)
-    (side.folder / "filler").write_bytes(bytes(2 * MIB))
     digest = sha(content)
     writer = side.blobs.open(digest, offset=0, size_bytes=len(content))
+    (side.folder / "filler").write_bytes(bytes(2 * MIB))
     with pytest.raises(OSError, match="space"):
         writer.write([content[start : start + 65536] for start in range(0, len(content), 65536)])
     have, is_complete = side.blobs.close(writer)
@@ -107,6 +107,42 @@ def test_a_blob_stops_at_a_full_disk_and_goes_on_when_there_is_room(small_disk: 
     writer = side.blobs.open(digest, offset=have, size_bytes=len(content))
     writer.write([content[have:]])
     assert side.blobs.close(writer) == (len(content), True)
+
+
+def test_a_blob_that_cannot_fit_is_refused_before_it_fills_the_disk(small_disk: TreeSide) -> None:
+    side = small_disk
+    with pytest.raises(OSError, match="space"):
+        side.blobs.open(sha(b"large"), offset=0, size_bytes=5 * MIB)
+    assert side.is_stage_empty() and outcomes(side.send("fits", [put(b"f", os.urandom(3 * MIB))])) == [Outcome.DONE]
+    # Of what has holes, nobody knows what it takes.
+    writer = side.blobs.open(sha(b"sparse"), offset=0, size_bytes=5 * MIB, is_sparse=True)
+    assert side.blobs.close(writer) == (0, False)
+
+
+def test_a_blob_that_nobody_sends_any_more_gives_way_to_what_is_needed(small_disk: TreeSide) -> None:
+    side = small_disk
+    for name in (b"cut", b"also cut"):
+        writer = side.blobs.open(sha(name), offset=0, size_bytes=2 * MIB)
+        writer.write([os.urandom(MIB)])
+        assert side.blobs.close(writer) == (MIB, False)
+    busy = side.blobs.open(sha(b"busy"), offset=0, size_bytes=2 * MIB)
+    busy.write([os.urandom(MIB)])
+    assert outcomes(side.send("needed", [put(b"f", os.urandom(2 * MIB))])) == [Outcome.DONE]
+    assert side.blobs.state(sha(b"cut")) == side.blobs.state(sha(b"also cut")) == (0, False)
+    assert side.blobs.close(busy) == (MIB, False)
+
+
+def test_a_whole_blob_that_nobody_came_for_gives_way_in_time(small_disk: TreeSide) -> None:
+    side = small_disk
+    content, name = os.urandom(2 * MIB), sha(b"made up")
+    writer = side.blobs.open(name, offset=0, size_bytes=len(content), is_provisional=True)
+    writer.write([content])
+    assert side.blobs.close(writer) == (len(content), True)
+    large = [put(b"f", os.urandom(3 * MIB))]
+    assert outcomes(side.send("soon", large)) == ["disk_full"]
+    for path in Path(side.stage.path, "blobs").iterdir():
+        os.utime(path, (0, 0), follow_symlinks=False)
+    assert outcomes(side.send("later", large)) == [Outcome.DONE] and side.is_stage_empty()
 
 
 def test_a_blob_in_two_places_takes_the_room_of_the_trash_and_leaves_no_half_copy(small_disk: TreeSide) -> None:

@@ -66,7 +66,7 @@ class Batch:
         self._frames = wire.FrameDecoder()
         self._digest = new_digest()
         self._pending: list[_Pending] = []
-        self._folders = NewFolders(applier.stage, applier.own, applier.trash.make_room)
+        self._folders = NewFolders(applier.stage, applier.own, blobs.make_room)
         self._incoming: Incoming | None = None
         self._skip_bytes = 0
         self._size_bytes = 0
@@ -233,7 +233,7 @@ class Batch:
 
     def _take_in(self, pending: _Pending, goal: State, content: bytes | None) -> None:
         """Keep a content, or begin to if it is still to come (None)."""
-        stage, make_room, dress = self._applier.stage, self._applier.trash.make_room, self._applier.dress
+        stage, make_room, dress = self._applier.stage, self._blobs.make_room, self._applier.dress
 
         def dressed(fd: int) -> None:
             dress(fd, goal.is_executable)
@@ -304,7 +304,7 @@ class Batch:
         for fd in self._known_places(pending.op.known_path, digest):
             try:
                 if os.fstat(fd).st_size == (size_bytes := pending.op.size_bytes):
-                    make_room = self._applier.trash.make_room
+                    make_room = self._blobs.make_room
                     pending.content = copied(fd, self._applier.stage, digest, size_bytes, make_room)
                     pending.problem = ""
                     return

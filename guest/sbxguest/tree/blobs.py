@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from sbxguest.tree.entry import new_digest
 from sbxguest.tree.report import TreeError
@@ -15,8 +16,12 @@ from sbxguest.tree.root import READ_FLAGS
 from sbxguest.tree.stage import Stage, copied, write_all
 
 MAX_AGE_S = 24 * 3600.0
+# What is whole and was not taken for so long was a file that changed meanwhile, more likely than not.
+_UNCLAIMED_S = 600.0
+_LOOK_S = 3600.0
 _CHUNK_BYTES = 1024 * 1024
-_PART = ".part"
+# What is not whole yet; and a link from a name that was made up to the content that had it.
+_PART, _NAMED = ".part", ".is"
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -25,45 +30,108 @@ class Blobs:
 
     Args:
         stage: Where they are.
-        make_room: Called when the disk is full; says whether it is worth trying again.
+        make_room: Called when the disk is full and nothing here is in the way; says whether it is worth trying again.
     """
 
     def __init__(self, stage: Stage, make_room: Callable[[], bool]) -> None:
         self._stage = stage
         self._fd = stage.blobs_fd
-        self._make_room = make_room
+        self._make_room_elsewhere = make_room
         self._lock = threading.Lock()
+        # Held for a moment, and with no other lock of this module asked for under it: a writer may be in want of room.
+        self._guard = threading.Lock()
         self._writers: dict[bytes, BlobWriter] = {}
+        self._made_up: dict[str, list[str]] = {}
+        self._looked_at_s = float("-inf")
         self._prune()
 
     def state(self, digest: bytes) -> tuple[int, bool]:
         """How many bytes are here, and whether that is all of it."""
         name = digest.hex()
-        for candidate, is_complete in ((name, True), (name + _PART, False)):
-            with contextlib.suppress(OSError):
-                return os.stat(candidate, dir_fd=self._fd, follow_symlinks=False).st_size, is_complete
+        with contextlib.suppress(OSError):
+            return self._size(name), True
+        with contextlib.suppress(OSError):
+            return self._size(name + _PART), False
+        with contextlib.suppress(OSError):
+            return self._size(os.readlink(name + _NAMED, dir_fd=self._fd)), True
         return 0, False
 
-    def open(self, digest: bytes, *, offset: int, size_bytes: int, is_provisional: bool = False) -> BlobWriter:
+    def _size(self, name: str) -> int:
+        return os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_size
+
+    def open(
+        self,
+        digest: bytes,
+        *,
+        offset: int,
+        size_bytes: int,
+        is_provisional: bool = False,
+        is_sparse: bool = False,
+    ) -> BlobWriter:
         """Take in more of a content; whoever was at it before is not listened to any more.
 
         Where `is_provisional`, `digest` is a name that the sender made up while it does not know the digest: when all
-        of the content is here, it is named by what it is.
+        of the content is here, it is named by what it is. What cannot fit is refused before it fills the disk, unless
+        it `is_sparse` and nobody knows what it takes.
 
         Raises:
             TreeError: `bad_offset`: it does not go on there. OSError: The disk refuses.
         """
         with self._lock:
+            self._prune()
             before = self._writers.get(digest)
             if before is not None:
                 before.abort()
-            here, is_complete = self.state(digest)
-            if is_complete or offset != here or not here <= size_bytes:
-                raise TreeError("bad_offset", f"of this content, {here} bytes are here, not {offset}")
-            fd = os.open(digest.hex() + _PART, _OPEN_FLAGS, 0o600, dir_fd=self._fd)
-            writer = BlobWriter(fd, digest, size_bytes, self._make_room, before, is_provisional=is_provisional)
-            self._writers[digest] = writer
+            with self._guard:
+                here, is_complete = self.state(digest)
+                if is_complete or offset != here or not here <= size_bytes:
+                    raise TreeError("bad_offset", f"of this content, {here} bytes are here, not {offset}")
+                fd = os.open(digest.hex() + _PART, _OPEN_FLAGS, 0o600, dir_fd=self._fd)
+                writer = BlobWriter(fd, digest, size_bytes, self.make_room, before, is_provisional=is_provisional)
+                self._writers[digest] = writer
+            if not is_sparse and not self._has_room(size_bytes - here):
+                writer.abort()
+                self._remove(digest.hex() + _PART)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return writer
+
+    def _has_room(self, size_bytes: int) -> bool:
+        while (free := _free_bytes(self._fd)) is not None and free < size_bytes:
+            if not self.make_room():
+                return False
+        return True
+
+    def make_room(self) -> bool:
+        """Give up the oldest of what nobody is sending or came back for, else something elsewhere; False for nothing.
+
+        What is given up here can be sent again.
+        """
+        return self._drop_idle() or self._make_room_elsewhere()
+
+    def _drop_idle(self) -> bool:
+        with self._guard:
+            idle = [(changed_at_s, name) for changed_at_s, name in self._all() if self._is_idle(name, changed_at_s)]
+            if idle:
+                self._remove(min(idle)[1])
+            return bool(idle)
+
+    def _is_idle(self, name: str, changed_at_s: float) -> bool:
+        if not name.endswith((_PART, _NAMED)):
+            return changed_at_s < time.time() - _UNCLAIMED_S
+        writer = self._writers.get(bytes.fromhex(name.removesuffix(_PART))) if name.endswith(_PART) else None
+        return name.endswith(_PART) and (writer is None or not writer.is_open)
+
+    def _all(self) -> Iterator[tuple[float, str]]:
+        """What is here, each with when it was last changed."""
+        for name in os.listdir(self._fd):
+            with contextlib.suppress(OSError):
+                yield os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mtime, name
+
+    def _remove(self, name: str) -> None:
+        """Remove something, and the names that were made up for it."""
+        for one in (name, *self._made_up.pop(name, ())):
+            with contextlib.suppress(OSError):
+                os.unlink(one, dir_fd=self._fd)
 
     def close(self, writer: BlobWriter) -> tuple[int, bool]:
         """End an upload, whole or cut; returns the state of its content.
@@ -80,8 +148,18 @@ class Blobs:
                     os.unlink(part, dir_fd=self._fd)
                     raise TreeError("wrong_content", "a content is not the one that was announced")
                 os.rename(part, found.hex(), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+                if found != writer.digest:
+                    self._link(writer.digest.hex() + _NAMED, found.hex())
                 return writer.here_bytes, True
         return self.state(writer.digest)
+
+    def _link(self, made_up: str, name: str) -> None:
+        """Let whoever asks by the name it made up know that all of it is here: it may not know the digest even then."""
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(made_up, dir_fd=self._fd)
+            os.symlink(name, made_up, dir_fd=self._fd)
+            self._made_up.setdefault(name, []).append(made_up)
 
     def take(self, digest: bytes, *, is_last: bool) -> str:
         """Move a complete content to the stage's `incoming`, or copy it if it is needed again; returns its name there.
@@ -94,22 +172,39 @@ class Blobs:
             if is_last:
                 new = self._stage.new_name()
                 os.rename(name, new, src_dir_fd=self._fd, dst_dir_fd=self._stage.incoming_fd)
+                self._remove(name)
                 return new
             source = os.open(name, READ_FLAGS, dir_fd=self._fd)
         except FileNotFoundError:
             raise TreeError("content_missing", "this content was not uploaded, or not to its end") from None
         try:
-            return copied(source, self._stage, digest, os.fstat(source).st_size, self._make_room)
+            return copied(source, self._stage, digest, os.fstat(source).st_size, self.make_room)
         finally:
             os.close(source)
 
     def _prune(self) -> None:
-        """Forget what nobody came back for."""
+        """Forget what nobody came back for. Cheap when it is called again soon."""
+        if time.monotonic() - self._looked_at_s < _LOOK_S:
+            return
+        self._looked_at_s = time.monotonic()
         oldest = time.time() - MAX_AGE_S
-        for name in os.listdir(self._fd):
-            with contextlib.suppress(OSError):
-                if os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mtime < oldest:
-                    os.unlink(name, dir_fd=self._fd)
+        for changed_at_s, name in self._all():
+            if changed_at_s < oldest:
+                self._remove(name)
+            elif name.endswith(_NAMED):
+                with contextlib.suppress(OSError):
+                    self._made_up.setdefault(os.readlink(name, dir_fd=self._fd), []).append(name)
+
+
+def _free_bytes(fd: int) -> int | None:
+    """The room on the disk of a folder; None where that is not told."""
+    try:
+        found = os.fstatvfs(fd)
+    except OSError:
+        return None
+    if not found.f_blocks:
+        return None
+    return (found.f_bavail if os.geteuid() else found.f_bfree) * found.f_frsize
 
 
 class BlobWriter:
@@ -149,6 +244,11 @@ class BlobWriter:
     def hash(self) -> hashlib._Hash:
         """Over what is here."""
         return self._hash
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes more."""
+        return self._fd >= 0
 
     @property
     def is_whole(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -89,6 +90,29 @@ async def test_what_a_killed_process_sent_is_not_sent_again(two: TwoFolders, gue
     with two_folders(tmp_path) as again:
         await again.cycle.compare()
         assert _is_equal(again) and sent_bytes + again.guest.uploaded_bytes == SIZE_BYTES
+
+
+async def test_what_a_killed_process_sent_whole_is_not_sent_again(
+    two: TwoFolders, guest: Guest, tmp_path: Path
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill() -> None:
+        raise Killed
+
+    (two.here / "data" / "other").write_bytes(os.urandom(SIZE_BYTES))
+    # Of twelve pieces: all of one of them at least.
+    guest.acts[11] = kill
+    with pytest.raises(Killed):
+        await two.cycle.compare()
+    sent_bytes = two.guest.uploaded_bytes
+    # Nothing was agreed on: so it is when looking takes longer than sending.
+    shutil.rmtree(two.state_dir)
+    with two_folders(tmp_path) as again:
+        await again.cycle.compare()
+        assert _is_equal(again) and sent_bytes + again.guest.uploaded_bytes == 2 * SIZE_BYTES
+        assert not _staged(again)
 
 
 async def test_a_way_that_is_much_slower_than_reading_does_not_hold_up_looking(

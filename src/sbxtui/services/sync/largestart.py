@@ -2,7 +2,8 @@
 
 Nobody knows a file's digest before all of it is read, so that it is sent under a name made up of what the disk says of
 it; the guest names it by its digest when it is there. What was cut off is gone on with under the same name, in another
-process, too. Whatever changed meanwhile has another digest, which nobody asks for.
+process, too, and what is there whole is not sent again. Whatever changed meanwhile has another digest, which nobody
+asks for.
 """
 
 from __future__ import annotations
@@ -87,6 +88,9 @@ class LargeStart:
     async def _upload(self, name: bytes, reading: Reading, size_bytes: int, is_sparse: bool) -> None:
         try:
             have = await self._guest.blob(name)
+            if have.is_complete:
+                # By a process that was killed. Whether it is still that content is found out by its digest.
+                return
             pieces = reading.pieces(have.offset)
             done = await self._guest.upload_blob(
                 name, pieces, offset=have.offset, size_bytes=size_bytes, is_sparse=is_sparse, is_provisional=True

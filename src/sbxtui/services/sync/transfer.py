@@ -211,7 +211,8 @@ class Upload:
         if not have.offset and (name := begun_name(self._folder.identity, path, state)):
             # It may have had a head start, in this process or in one that was killed.
             begun = await self._guest.blob(name)
-            if begun.offset and await self._send_rest(path, name, begun, state.size_bytes, is_provisional=True):
+            is_begun = begun.offset > 0 and not begun.is_complete
+            if is_begun and await self._send_rest(path, name, begun, state.size_bytes, is_provisional=True):
                 have = await self._guest.blob(digest)
         return have.is_complete or await self._send_rest(path, digest, have, state.size_bytes)
 
