@@ -13,16 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from sbxguest.tree import Entry, Kind, Note, Op, OpKind, Outcome, Result, Source, State
+from sbxguest.tree import Entry, Kind, Note, Op, OpKind, Outcome, Result, State
 from sbxguest.tree.frames import result_writer
 from sbxtui.core.errors import Conflict, FileMissing, GuestUnreachable, SbxError, UsageError
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.transport import Transport
 from sbxtui.guest.tree import GuestTree, Step, Wanted
-from sbxtui.guest.treewire import BlobState
 from tests.support.guest_process import GuestProcess
-from tests.support.tree_side import delete, file, link, mkdir, outcomes, put, put_known, sha
-from tests.support.tree_upload import resumed_upload
+from tests.support.tree_side import delete, file, link, mkdir, outcomes, put, sha
 
 MIB = 1024 * 1024
 DONE, MISMATCH = Outcome.DONE, Outcome.MISMATCH
@@ -109,50 +107,6 @@ async def test_what_is_left_out_and_what_cannot_be_told_are_notes(guest: GuestPr
     assert notes == {b"node_modules": "ignored", b"src/o.pyc": "ignored", b"fifo": "special_file"}
     shallow = await tree.scan([b"src"], has_digests=False, is_deep=False)
     assert [one.path for one in shallow.records] == [b"src"]
-
-
-async def test_a_large_content_goes_up_by_itself_and_on_after_a_cut(guest: GuestProcess, tree: GuestTree) -> None:
-    digest = sha(LARGE)
-
-    async def cut() -> AsyncIterator[bytes]:
-        yield LARGE[:MIB]
-        yield LARGE[MIB : 2 * MIB]
-        raise OSError("the source broke")
-
-    assert await tree.blob(digest) == BlobState(0, False)
-    with pytest.raises(OSError, match="the source broke"):
-        await tree.upload_blob(digest, cut(), offset=0, size_bytes=len(LARGE))
-    assert await resumed_upload(tree, LARGE) > 0
-    with pytest.raises(Conflict) as caught:
-        await tree.upload_blob(digest, in_pieces(LARGE), offset=1, size_bytes=len(LARGE))
-    assert caught.value.details["guest_code"] == "bad_offset"
-    assert await tree.blob(digest) == BlobState(len(LARGE), True)
-    assert outcomes(await tree.batch("blob", steps(put_known(b"f", LARGE, Source.BLOB)))) == [DONE]
-    assert (guest.workdir / "f").read_bytes() == LARGE
-
-
-async def test_a_content_whose_digest_nobody_knows_yet_is_named_by_the_guest(tree: GuestTree) -> None:
-    name = sha(b"made up")
-
-    async def cut() -> AsyncIterator[bytes]:
-        yield LARGE[:MIB]
-        raise OSError("the source broke")
-
-    assert (await tree.hello()).names_contents
-    with pytest.raises(OSError, match="the source broke"):
-        await tree.upload_blob(name, cut(), offset=0, size_bytes=len(LARGE), is_provisional=True)
-    assert await resumed_upload(tree, LARGE, name=name) <= MIB
-    assert await tree.blob(sha(LARGE)) == BlobState(len(LARGE), True)
-    assert await tree.blob(name) == BlobState(len(LARGE), True)
-    assert outcomes(await tree.batch("blob", steps(put_known(b"f", LARGE, Source.BLOB)))) == [DONE]
-    assert await tree.blob(name) == await tree.blob(sha(LARGE)) == BlobState(0, False)
-
-
-async def test_a_large_content_that_is_another_one_is_refused(tree: GuestTree) -> None:
-    with pytest.raises(Conflict) as caught:
-        await tree.upload_blob(sha(b"other"), in_pieces(LARGE), offset=0, size_bytes=len(LARGE))
-    assert caught.value.details["guest_code"] == "wrong_content"
-    assert await tree.blob(sha(b"other")) == BlobState(0, False)
 
 
 async def test_contents_come_down_with_what_became_of_them(guest: GuestProcess, tree: GuestTree) -> None:

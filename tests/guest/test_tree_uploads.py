@@ -1,0 +1,75 @@
+"""Large contents that go up by themselves to a real guest, through the host's client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sbxguest.tree import Outcome, Source
+from sbxtui.core.errors import Conflict
+from sbxtui.guest.client import GuestClient
+from sbxtui.guest.tree import GuestTree, Step
+from sbxtui.guest.treewire import BlobState
+from tests.support.guest_process import GuestProcess
+from tests.support.tree_side import outcomes, put_known, sha
+from tests.support.tree_upload import resumed_upload
+
+MIB = 1024 * 1024
+LARGE = os.urandom(3 * MIB)
+
+
+@pytest.fixture
+async def tree(guest: GuestProcess) -> AsyncIterator[GuestTree]:
+    async with GuestClient(guest.url, None) as client:
+        yield client.tree()
+
+
+async def in_pieces(content: bytes, size_bytes: int = 100_000) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), size_bytes):
+        yield content[start : start + size_bytes]
+
+
+async def test_a_large_content_goes_up_by_itself_and_on_after_a_cut(guest: GuestProcess, tree: GuestTree) -> None:
+    digest = sha(LARGE)
+
+    async def cut() -> AsyncIterator[bytes]:
+        yield LARGE[:MIB]
+        yield LARGE[MIB : 2 * MIB]
+        raise OSError("the source broke")
+
+    assert await tree.blob(digest) == BlobState(0, False)
+    with pytest.raises(OSError, match="the source broke"):
+        await tree.upload_blob(digest, cut(), offset=0, size_bytes=len(LARGE))
+    assert await resumed_upload(tree, LARGE) > 0
+    with pytest.raises(Conflict) as caught:
+        await tree.upload_blob(digest, in_pieces(LARGE), offset=1, size_bytes=len(LARGE))
+    assert caught.value.details["guest_code"] == "bad_offset"
+    assert await tree.blob(digest) == BlobState(len(LARGE), True)
+    assert outcomes(await tree.batch("blob", [Step(*put_known(b"f", LARGE, Source.BLOB))])) == [Outcome.DONE]
+    assert (guest.workdir / "f").read_bytes() == LARGE
+
+
+async def test_a_content_whose_digest_nobody_knows_yet_is_named_by_the_guest(tree: GuestTree) -> None:
+    name = sha(b"made up")
+
+    async def cut() -> AsyncIterator[bytes]:
+        yield LARGE[:MIB]
+        raise OSError("the source broke")
+
+    assert (await tree.hello()).names_contents
+    with pytest.raises(OSError, match="the source broke"):
+        await tree.upload_blob(name, cut(), offset=0, size_bytes=len(LARGE), is_provisional=True)
+    assert await resumed_upload(tree, LARGE, name=name) <= MIB
+    assert await tree.blob(sha(LARGE)) == BlobState(len(LARGE), True)
+    assert await tree.blob(name) == BlobState(len(LARGE), True)
+    assert outcomes(await tree.batch("blob", [Step(*put_known(b"f", LARGE, Source.BLOB))])) == [Outcome.DONE]
+    assert await tree.blob(name) == await tree.blob(sha(LARGE)) == BlobState(0, False)
+
+
+async def test_a_large_content_that_is_another_one_is_refused(tree: GuestTree) -> None:
+    with pytest.raises(Conflict) as caught:
+        await tree.upload_blob(sha(b"other"), in_pieces(LARGE), offset=0, size_bytes=len(LARGE))
+    assert caught.value.details["guest_code"] == "wrong_content"
+    assert await tree.blob(sha(b"other")) == BlobState(0, False)
