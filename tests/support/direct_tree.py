@@ -174,7 +174,8 @@ class DirectTree(GuestTree):
         is_provisional: bool = False,
     ) -> BlobState:
         """Take in a large content."""
-        writer = self._blobs.open(digest, offset=offset, size_bytes=size_bytes, is_provisional=is_provisional)
+        with sound_records():
+            writer = self._blobs.open(digest, offset=offset, size_bytes=size_bytes, is_provisional=is_provisional)
         try:
             async for chunk in chunks:
                 writer.write([chunk])

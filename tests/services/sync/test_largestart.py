@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sbxtui.core.errors import GuestUnreachable
+from sbxtui.guest.treewire import BlobState
 from sbxtui.services.sync.gauge import TakesLong
 from tests.services.sync.pairs import TwoFolders, two_folders
 
@@ -92,6 +93,39 @@ async def test_what_a_killed_process_sent_is_not_sent_again(two: TwoFolders, gue
         assert _is_equal(again) and sent_bytes + again.guest.uploaded_bytes == SIZE_BYTES
 
 
+async def test_what_a_killed_process_had_on_its_way_is_not_sent_again_either(
+    two: TwoFolders, guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill() -> None:
+        raise Killed
+
+    async def arriving(pieces: int) -> AsyncIterator[bytes]:
+        yield content[MIB * pieces : MIB * (pieces + 1)]
+
+    guest.acts[3] = kill
+    with pytest.raises(Killed):
+        await two.cycle.compare()
+    content, sent_bytes = (two.here / "data" / "large").read_bytes(), two.guest.uploaded_bytes
+    with two_folders(tmp_path) as again:
+        asked = again.guest.blob
+
+        async def blob(digest: bytes) -> BlobState:
+            state = await asked(digest)
+            if state.offset == 3 * MIB:
+                pieces = arriving(3)
+                await again.guest.upload_blob(
+                    digest, pieces, offset=state.offset, size_bytes=SIZE_BYTES, is_provisional=True
+                )
+            return state
+
+        monkeypatch.setattr(again.guest, "blob", blob)
+        await again.cycle.compare()
+        assert _is_equal(again) and sent_bytes + again.guest.uploaded_bytes == SIZE_BYTES
+
+
 async def test_what_a_killed_process_sent_whole_is_not_sent_again(
     two: TwoFolders, guest: Guest, tmp_path: Path
 ) -> None:
@@ -138,6 +172,17 @@ async def test_what_takes_long_to_look_at_goes_on_where_it_was(
     monkeypatch.setattr("sbxtui.services.sync.gauge.Gauge.check", check)
     await two.cycle.compare()
     assert _is_equal(two) and two.guest.uploaded_bytes <= SIZE_BYTES
+
+
+async def test_what_several_files_hold_is_sent_once(two: TwoFolders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two.guest, "names_contents", False)
+    content = (two.here / "data" / "large").read_bytes()
+    for number in range(6):
+        (two.here / f"d{number}" / "e").mkdir(parents=True)
+        (two.here / f"d{number}" / "e" / "alike").write_bytes(content)
+    await two.cycle.compare()
+    assert _is_equal(two) and two.guest.uploaded_bytes == SIZE_BYTES and not two.cycle.look_again
+    assert all((two.there / f"d{number}" / "e" / "alike").read_bytes() == content for number in range(6))
 
 
 async def test_a_file_that_is_written_meanwhile_arrives_as_it_is_in_the_end(two: TwoFolders, guest: Guest) -> None:

@@ -7,6 +7,7 @@ from sbxtui.core.text import harmless_line
 from sbxtui.services.sync.cycle import Cycle
 from sbxtui.services.sync.model import Path
 from sbxtui.services.sync.status import shown
+from sbxtui.services.sync.transfer import CHANGED_MEANWHILE
 
 _NAMED = 5
 # Nobody expects a socket in the sandbox.
@@ -34,7 +35,7 @@ def check_arrived(name: str, cycle: Cycle) -> None:
 def _missing(cycle: Cycle) -> dict[Path, str]:
     pair = cycle.pair
     found = {path: code for path, code in pair.local.problems().items() if code != _NO_CONTENT}
-    found.update(dict.fromkeys(cycle.look_again - pair.local.unsettled(), "changed_meanwhile"))
+    found.update(dict.fromkeys(cycle.look_again - pair.local.unsettled(), CHANGED_MEANWHILE))
     found.update(cycle.status.failed)
     found.update(dict.fromkeys(pair.conflicts, "conflict"))
     return dict(sorted(found.items()))

@@ -22,6 +22,7 @@ from sbxtui.services.sync.model import Change, Difference, OnConflict, Path, Pla
 from sbxtui.services.sync.pair import Outcomes, Pair
 from sbxtui.services.sync.resolve import decide
 from sbxtui.services.sync.status import LinkState, Status
+from sbxtui.services.sync.transfer import CHANGED_MEANWHILE
 from sbxtui.services.sync.watch import EVERYTHING
 
 # Looking at that many one by one takes longer than looking at everything.
@@ -159,6 +160,22 @@ class Cycle:
         else:
             await self._carry_out(planned, LinkState.PUSHING)
         return len(planned.changes)
+
+    async def come_back(self, pauses_s: Iterable[float]) -> None:
+        """Look again at what could not be settled, as long as there is any, after each of these pauses.
+
+        What is on the move even then is a problem that is told.
+
+        Raises:
+            SbxError: See `compare`.
+        """
+        for pause_s in pauses_s:
+            if self.status.halts or not self.look_again:
+                return
+            await asyncio.sleep(pause_s)
+            await self.follow(self.look_again | self.failed)
+        left = self.look_again - self.pair.local.unsettled()
+        self.status.problems = {**dict.fromkeys(left, CHANGED_MEANWHILE), **self.status.problems}
 
     def tell(self, state: LinkState, words: str = "") -> None:
         """Say how the link is."""

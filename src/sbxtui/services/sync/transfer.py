@@ -221,16 +221,26 @@ class Upload:
     ) -> bool:
         """Send what is missing of a content; False if its file is another one by now."""
         is_sparse = await asyncio.to_thread(self._folder.is_sparse, path)
-        pieces = self._counted(self._folder.pieces(path, size_bytes, start=have.offset, may_end=True))
-        try:
-            have = await self._guest.upload_blob(
+
+        async def send(offset: int) -> BlobState:
+            return await self._guest.upload_blob(
                 name,
-                pieces,
-                offset=have.offset,
+                self._counted(self._folder.pieces(path, size_bytes, start=offset, may_end=True)),
+                offset=offset,
                 size_bytes=size_bytes,
                 is_sparse=is_sparse,
                 is_provisional=is_provisional,
             )
+
+        try:
+            try:
+                have = await send(have.offset)
+            except Conflict as exc:
+                if exc.details.get("guest_code") != "bad_offset":
+                    raise
+                # What a process that is gone had on its way came meanwhile; from now on, nobody listens to it.
+                have = await self._guest.blob(name)
+                have = have if have.is_complete else await send(have.offset)
         except Conflict as exc:
             if exc.details.get("guest_code") in ("boot_changed", "root_changed"):
                 raise
@@ -263,11 +273,35 @@ def _lots(making: Sequence[Change], local: Mapping[Path, State]) -> Iterator[tup
     """What is made in batches that need no order among themselves: each with the new folders its first change is in.
 
     These are in an earlier batch, too. A folder with all that is in it in one batch is put in its place in one step.
+    A large content that several files have is sent once, for one batch: each uses up what it needs.
     """
     folders = {change.path: change for change in making if change.op is Op.MKDIR}
-    for batch in in_batches(making, local):
-        above = [folders[path] for path in ancestors(parent_of(batch[0].path)) if path in folders]
-        yield above[::-1], batch
+    alike = _alike(making, local)
+    held = {id(change) for some in alike for change in some}
+    for batch in in_batches([change for change in making if id(change) not in held], local):
+        yield _new_above(batch[:1], folders), batch
+    for some in alike:
+        yield _new_above(some, folders), some
+
+
+def _new_above(changes: Iterable[Change], folders: Mapping[Path, Change]) -> list[Change]:
+    """The new folders that changes are in, each behind the one it is in."""
+    paths = {path for change in changes for path in ancestors(parent_of(change.path)) if path in folders}
+    return [folders[path] for path in sorted(paths)]
+
+
+def _alike(making: Sequence[Change], local: Mapping[Path, State]) -> list[list[Change]]:
+    """Files that get the same large content, together."""
+    found: dict[bytes, list[Change]] = {}
+    for change in making:
+        if change.op is Op.PUT and change.entry is not None and size_of(local.get(change.path)) > INLINE_BYTES:
+            found.setdefault(change.entry.content, []).append(change)
+    return [
+        some[start : start + BATCH_OPS]
+        for some in found.values()
+        if len(some) > 1
+        for start in range(0, len(some), BATCH_OPS)
+    ]
 
 
 def size_of(state: State | None) -> int:
