@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
 import os
 from collections.abc import AsyncIterator
 
 import pytest
 
 from sbxguest.tree import Outcome, Source
-from sbxtui.core.errors import Conflict
+from sbxtui.core.errors import Conflict, GuestUnreachable
 from sbxtui.guest.client import GuestClient
+from sbxtui.guest.transport import Transport
 from sbxtui.guest.tree import GuestTree, Step
 from sbxtui.guest.treewire import BlobState
 from tests.support.guest_process import GuestProcess
@@ -73,3 +77,26 @@ async def test_a_large_content_that_is_another_one_is_refused(tree: GuestTree) -
         await tree.upload_blob(sha(b"other"), in_pieces(LARGE), offset=0, size_bytes=len(LARGE))
     assert caught.value.details["guest_code"] == "wrong_content"
     assert await tree.blob(sha(b"other")) == BlobState(0, False)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"-1", b"1.5", b"9" * 19, b"9" * 10_000], ids=["nothing", "negative", "fraction", "large", "endless"]
+)
+async def test_an_upload_of_a_size_that_is_none_is_a_garbled_answer(said: bytes) -> None:
+    hello = json.dumps({"guest_id": "g", "epoch": "e", "root": "r", "feed": "", "codecs": []}).encode()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                body, fields = (b"", b"x-sbx-offset: " + said) if head.startswith(b"HEAD") else (hello, b"x: y")
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n%b\r\n\r\n%b" % (len(body), fields, body))
+        writer.close()
+
+    async def nothing() -> None:
+        pass
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, asyncio.timeout(30), Transport(f"http://127.0.0.1:{port}", None) as transport:
+        with pytest.raises(GuestUnreachable, match="size"):
+            await GuestTree(transport, "", nothing, is_far=False).blob(sha(b"x"))

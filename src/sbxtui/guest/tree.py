@@ -53,6 +53,8 @@ MAX_WAIT_S = wire.MAX_WAIT_S
 # What a listing may have: the guest may send without end, and all of it is held.
 MAX_RECORDS = 2_000_000
 MAX_LISTING_BYTES = 1024**3
+# Of a size in a header.
+_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,7 @@ class GuestTree:
         """How much of a large content was uploaded before."""
         async with self._answer("HEAD", f"blob/{digest.hex()}", "asking for an upload", None) as answer:
             offset, is_complete = answer.headers.get("x-sbx-offset", ""), answer.headers.get("x-sbx-complete", "")
-        if not offset.isdecimal():
+        if not (offset.isdecimal() and len(offset) <= _MAX_DIGITS):
             raise garbled("an upload without its size")
         return BlobState(int(offset), is_complete == "1")
 

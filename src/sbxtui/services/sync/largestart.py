@@ -96,7 +96,7 @@ class LargeStart:
                 name, pieces, offset=have.offset, size_bytes=size_bytes, is_sparse=is_sparse, is_provisional=True
             )
             if done.is_complete:
-                self._arrived_bytes += size_bytes - have.offset
+                self._arrived_bytes += max(0, size_bytes - have.offset)
             elif reading.is_other:
                 await self._guest.drop_blob(name, done.offset)
         except SbxError:
