@@ -93,6 +93,19 @@ def test_what_is_in_the_trash_gives_way_to_what_is_needed(small_disk: TreeSide) 
     assert (side.folder / "g").read_bytes() == second and side.trashed() == {}
 
 
+def test_what_is_deleted_to_make_room_makes_it_also_where_there_is_none_at_all(small_disk: TreeSide) -> None:
+    side = small_disk
+    first, second = os.urandom(MIB), os.urandom(MIB - 65536)
+    assert outcomes(side.send("one", [put(b"f", first), put(b"g", second)])) == [Outcome.DONE] * 2
+    with pytest.raises(OSError, match="space"), (side.folder / "filler").open("wb", buffering=0) as filler:
+        while filler.write(b"x" * 4096):
+            pass
+    assert outcomes(side.send("two", [delete(b"f", file(first))])) == [Outcome.DONE]
+    assert side.trashed() == {b"f": first} and outcomes(side.send("three", [put(b"h", second)])) == [Outcome.DONE]
+    assert side.trashed() == {} and (side.folder / "h").read_bytes() == second
+    assert outcomes(side.send("four", [delete(b"g", file(second))])) == [Outcome.DONE]
+
+
 def test_a_blob_stops_at_a_full_disk_and_goes_on_when_there_is_room(small_disk: TreeSide) -> None:
     side = small_disk
     content = os.urandom(3 * MIB)

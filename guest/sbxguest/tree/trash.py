@@ -6,6 +6,7 @@ The name of a thing ends in its digest where that is known, so that the same con
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sbxguest.tree.entry import BadRecord, Entry, State, decode_records, encode_record
+from sbxguest.tree.report import code_of
 from sbxguest.tree.root import FOLDER_FLAGS, READ_FLAGS
 from sbxguest.tree.stage import Stage
 
@@ -23,6 +25,9 @@ _LOOK_S = 3600.0
 _INDEX = "index"
 _ITEM = struct.Struct(">QH")
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+# Room that is given up when there is none: moving something here takes a little, also where that is to make room.
+_SPARE, _SPARE_BYTES = "spare", 64 * 1024
+_SPARE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class Trash:
 
     def __init__(self, stage: Stage, *, max_bytes: int = MAX_BYTES, max_age_s: float = MAX_AGE_S) -> None:
         self._fd = stage.trash_fd
+        self._stage_fd = stage.fd
         self._max_bytes = max_bytes
         self._max_age_s = max_age_s
         self._lock = threading.Lock()
@@ -67,6 +73,7 @@ class Trash:
         self._held: _Held | None = None
         for batch in self.batches():
             self._load(batch)
+        self._keep_spare()
 
     def batches(self) -> list[str]:
         """The ids of batches that left something here, the oldest first."""
@@ -104,9 +111,8 @@ class Trash:
         name = _name(seq, entry.state)
         record = encode_record(entry)
         with self._lock:
-            held = self._hold(batch_id)
             # First, so that whatever a killed process leaves here can be told.
-            os.write(held.index_fd, _ITEM.pack(seq, len(record)) + record)
+            held = self._noted(batch_id, _ITEM.pack(seq, len(record)) + record)
             yield name, held.fd
             self._count(batch_id, name, size_bytes)
 
@@ -114,6 +120,37 @@ class Trash:
         """Close the folder that is held open from one thing to the next."""
         with self._lock:
             self._leave()
+
+    def _noted(self, batch_id: str, item: bytes) -> _Held:
+        """The open folder of a batch, whose index has one item more; where the disk is full, after making room."""
+        while True:
+            try:
+                held = self._hold(batch_id)
+                _append(held.index_fd, item)
+                return held
+            except OSError as exc:
+                if code_of(exc) != "disk_full" or not self._give_up(batch_id):
+                    raise
+
+    def _give_up(self, keep: str) -> bool:
+        """Give up the spare room, else the oldest batch but `keep`; False if there is nothing."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_SPARE, dir_fd=self._stage_fd)
+            return True
+        oldest = next((batch for batch in self.batches() if batch != keep), "")
+        if oldest:
+            self._remove(oldest)
+        return bool(oldest) and oldest not in self.batches()
+
+    def _keep_spare(self) -> None:
+        with contextlib.suppress(OSError):
+            fd = os.open(_SPARE, _SPARE_FLAGS, 0o600, dir_fd=self._stage_fd)
+            try:
+                _append(fd, b"\xff" * _SPARE_BYTES)
+            except OSError:
+                os.unlink(_SPARE, dir_fd=self._stage_fd)
+            finally:
+                os.close(fd)
 
     def _hold(self, batch_id: str) -> _Held:
         held = self._held
@@ -168,6 +205,7 @@ class Trash:
         Cheap when there is nothing to do: ages are looked at once an hour.
         """
         with self._lock:
+            self._keep_spare()
             is_due = time.monotonic() - self._looked_at_s > _LOOK_S
             if not is_due and self._total_bytes <= self._max_bytes:
                 return
@@ -226,6 +264,22 @@ class Trash:
 
 def _name(seq: int, state: State) -> str:
     return f"{seq}-{state.content.hex() if state.kind == 'file' else ''}"
+
+
+def _append(fd: int, data: bytes) -> None:
+    """Write all of it, or nothing: what comes behind half an item could not be told.
+
+    Raises:
+        OSError: The disk refuses.
+    """
+    start = os.fstat(fd).st_size
+    try:
+        if os.write(fd, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, start)
+        raise
 
 
 def _digest_of(name: str) -> bytes:
