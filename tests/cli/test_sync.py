@@ -334,3 +334,15 @@ def acting_pid(sbx: Sbx) -> int:
         if words[1] == "FLOCK" and words[5].endswith(f":{lock.st_ino}") and words[0].endswith(":"):
             return int(words[4])
     raise LookupError("nobody acts on syncs")
+
+
+def test_what_only_the_sandbox_has_goes_once_that_is_agreed_to_and_resume_says_so(
+    sbx: Sbx, app: str, project: Path
+) -> None:
+    sbx.ok("exec", app, "--", "touch", "theirs")
+    assert sbx("sync", app, str(project), "--mode", "mirror", "--once").code == 5
+    assert "is asked about" in sbx.ok("sync", "resume", app).err
+    assert sbx("sync", app, str(project), "--mode", "mirror", "--once").code == 5
+    assert "goes to its trash" in sbx.ok("sync", "resume", app, "--accept-deletes").err
+    sbx.ok("sync", app, str(project), "--mode", "mirror", "--once")
+    assert sbx("exec", app, "--", "test", "-e", "theirs").code == 1

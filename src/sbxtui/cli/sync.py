@@ -102,9 +102,17 @@ async def resume(call: Call) -> int:
     link = await asyncio.to_thread(call.services.syncs.find, row)
     if link.status.get("halts"):
         await call.services.syncs.start_anew(row)
-        call.out.note("what both sides agreed on is forgotten: nothing is deleted, and what differs is a conflict")
+        call.out.note(f"what both sides agreed on is forgotten: {_what_follows(call, link)}")
     await _accept(call, row)
     return await _want(call, Wanted.RUNNING)
+
+
+def _what_follows(call: Call, link: Link) -> str:
+    """What a first comparison does, by the words of the mode."""
+    if link.spec.get("mode") != Mode.MIRROR:
+        return "nothing is deleted, and what differs is a conflict"
+    fate = "goes to its trash" if call.args.accept_deletes else "is asked about"
+    return f"what differs is made as it is here, and what only the sandbox has {fate}"
 
 
 async def stop(call: Call) -> int:
