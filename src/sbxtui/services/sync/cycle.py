@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AsyncExitStack
 
 from sbxtui.core.errors import Conflict, FileMissing
@@ -69,6 +69,8 @@ class Cycle:
         # Of a look at everything here only what is news is decided: and what another process changed, or was refused.
         self._must_decide_all = False
         self._open: set[Path] = set()
+        # What the sandbox refused, and was not asked for again since.
+        self._refused: dict[Path, str] = {}
 
     async def compare(self) -> None:
         """Look at both sides as a whole, and carry over what differs, unless that halts.
@@ -158,7 +160,7 @@ class Cycle:
             # Folders that were only renamed look lost as long as their old names alone were hinted at.
             await self.compare()
         else:
-            await self._carry_out(planned, LinkState.PUSHING)
+            await self._carry_out(planned, LinkState.PUSHING, asked=both)
         return len(planned.changes)
 
     async def come_back(self, pauses_s: Iterable[float]) -> None:
@@ -183,13 +185,20 @@ class Cycle:
         self._on_status(self.status)
 
     async def _carry_out(
-        self, planned: Plan, doing: LinkState, *, is_all: bool = False, ahead: HeadStart | None = None
+        self,
+        planned: Plan,
+        doing: LinkState,
+        *,
+        is_all: bool = False,
+        asked: Container[Path] | None = None,
+        ahead: HeadStart | None = None,
     ) -> None:
         self.status.halts = ()
         await self.pair.adopt(planned)
         self.look_again = self.pair.local.unsettled()
         self.failed = set()
-        self.status.failed = {}
+        self._refused = {} if asked is None else self._refused_elsewhere(asked)
+        self.status.failed = dict(self._refused)
         changes = [change for change in planned.changes if change.side is Side.GUEST]
         if changes:
             self.status.pending = len(changes)
@@ -203,6 +212,11 @@ class Cycle:
         if self._on_conflict is OnConflict.MERGE:
             await keep_texts(self.pair, None if is_all else [*planned.agreed, *(one.path for one in planned.changes)])
         self._figures()
+
+    def _refused_elsewhere(self, asked: Container[Path]) -> dict[Path, str]:
+        """What was refused before, is here still, and is not asked for now."""
+        here = self.pair.local.states
+        return {path: code for path, code in self._refused.items() if path not in asked and path in here}
 
     async def _decide(self) -> None:
         """Decide conflicts as was said beforehand; each once, if that does not come to anything."""
@@ -257,7 +271,9 @@ class Cycle:
         self.status.pending = 0
         self.look_again |= outcomes.again
         self.failed = set(outcomes.failed)
-        self.status.failed = dict(outcomes.failed)
+        self._open |= self.failed
+        self._refused.update(outcomes.failed)
+        self.status.failed = dict(self._refused)
         if outcomes.moved_on:
             await self.pair.look_there(outcomes.moved_on)
             planned = self.pair.compare(outcomes.moved_on)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from contextlib import AbstractAsyncContextManager
 
 from sbxtui.core.errors import Conflict, GuestUnreachable, QuotaExceeded, SbxError, StoreError, TimedOut
@@ -28,7 +28,9 @@ _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 4.0
 # The control plane is asked less often than the sandbox.
 _EXPLAIN_EVERY = 4
+# What was refused is sent again after so long, then at longer and longer pauses: on a full disk it is all for nothing.
 _REFUSED_AGAIN_S = 3.0
+_REFUSED_MAX_S = 30.0
 _LOCK_TIMEOUT_S = 600.0
 # A file that is being written is looked at again after so long, then at longer and longer pauses.
 _AGAIN_S = (0.05, 0.2, 0.8, 2.0)
@@ -74,6 +76,8 @@ class LiveLink:
         self._is_paused = False
         self._must_compare = True
         self._tries: dict[Path, int] = {}
+        self._refused_s: dict[Path, float] = {}
+        self._refused_timer: asyncio.TimerHandle | None = None
         self._timers: set[asyncio.TimerHandle] = set()
 
     @property
@@ -198,28 +202,37 @@ class LiveLink:
             if await self._cycle.follow(hinted, there):
                 self.status.lags_s.extend(time.monotonic() - since_s for since_s in sorted(hinted.values())[:1])
                 self._wake()
-        self._look_again()
+        self._look_again(hinted)
 
     def _wake(self) -> None:
         if self._guest_watch is not None:
             self._guest_watch.wake()
 
-    def _look_again(self) -> None:
-        """Come back to what could not be settled."""
+    def _look_again(self, asked: Container[Path] | None = None) -> None:
+        """Come back to what could not be settled of what was asked about; None is everything."""
         unsettled = self._cycle.look_again
         self._tries = {path: self._tries.get(path, 0) + 1 for path in unsettled}
         for path, tries in self._tries.items():
             self._later(_AGAIN_S[min(tries, len(_AGAIN_S)) - 1], {path})
-        if self._cycle.failed:
-            self._later(_REFUSED_AGAIN_S, self._cycle.failed)
+        before_s, refused = self._refused_s, self._cycle.failed
+        now_s = {path: min(2 * before_s.get(path, _REFUSED_AGAIN_S / 2), _REFUSED_MAX_S) for path in refused}
+        kept_s = {} if asked is None else {path: wait_s for path, wait_s in before_s.items() if path not in asked}
+        self._refused_s = {**kept_s, **now_s}
+        if refused:
+            # One at a time: looks at everything come to what was refused, too.
+            if self._refused_timer is not None:
+                self._refused_timer.cancel()
+                self._timers.discard(self._refused_timer)
+            self._refused_timer = self._later(min(now_s.values()), set(self._refused_s))
 
-    def _later(self, delay_s: float, paths: set[Path]) -> None:
+    def _later(self, delay_s: float, paths: set[Path]) -> asyncio.TimerHandle:
         def due() -> None:
             self._timers.discard(timer)
             self.hint(paths)
 
         timer = asyncio.get_running_loop().call_later(delay_s, due)
         self._timers.add(timer)
+        return timer
 
     async def _settle(self) -> None:
         """Let a save come to its end: until nothing was hinted at for 10 ms, and 100 ms at most.
