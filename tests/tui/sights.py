@@ -234,7 +234,12 @@ def _pinned(driver: Driver) -> bool:
     return driver.main.query_one(DetailPane).pinned == "overview" and "pinned" in driver.text()
 
 
-TO_API = ("j", "j")
+async def looked_up(driver: Driver) -> None:
+    """The record of the selected sandbox is there: it would come below a dialog, or not, as it comes."""
+    await driver.until(lambda: driver.main.record)
+
+
+TO_API = ("j", "j", looked_up)
 ON_THE_LIST = (
     Sight("overview", ("j", "space"), lambda driver: driver.main.record and len(driver.main.fleet.marks) == 1),
     Sight("create", ("n", *"lab"), is_over(CreateScreen, "$ sbx create lab")),
