@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -17,10 +16,11 @@ from sbxguest.tree import Entry, Kind, Note, Op, OpKind, Outcome, Result, State
 from sbxguest.tree.frames import result_writer
 from sbxtui.core.errors import Conflict, FileMissing, GuestUnreachable, SbxError, UsageError
 from sbxtui.guest.client import GuestClient
-from sbxtui.guest.transport import Transport
 from sbxtui.guest.tree import GuestTree, Step, Wanted
 from tests.support.guest_process import GuestProcess
+from tests.support.strange_tree import HELLO, strange_tree
 from tests.support.tree_side import delete, file, link, mkdir, outcomes, put, sha
+from tests.support.tree_upload import in_pieces
 
 MIB = 1024 * 1024
 DONE, MISMATCH = Outcome.DONE, Outcome.MISMATCH
@@ -37,11 +37,6 @@ async def client(guest: GuestProcess) -> AsyncIterator[GuestClient]:
 @pytest.fixture
 async def tree(client: GuestClient) -> GuestTree:
     return client.tree()
-
-
-async def in_pieces(content: bytes, size_bytes: int = 100_000) -> AsyncIterator[bytes]:
-    for start in range(0, len(content), size_bytes):
-        yield content[start : start + size_bytes]
 
 
 def steps(*given: tuple[Op, bytes]) -> list[Step]:
@@ -331,7 +326,6 @@ async def test_a_listing_without_an_end_is_not_held_in_memory(
 
 
 async def test_a_guest_whose_results_have_no_end_is_given_up() -> None:
-    hello = json.dumps({"guest_id": "g", "epoch": "e", "root": "r", "feed": "", "codecs": []}).encode()
     writer_of = result_writer()
     results = writer_of.add(Result(0, Outcome.DONE)) + writer_of.flush()
 
@@ -339,7 +333,7 @@ async def test_a_guest_whose_results_have_no_end_is_given_up() -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         with contextlib.suppress(OSError):
             if head.startswith(b"GET"):
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(hello), hello))
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(HELLO), HELLO))
                 head = await reader.readuntil(b"0\r\n\r\n")
             writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
             while not writer.is_closing():
@@ -347,12 +341,6 @@ async def test_a_guest_whose_results_have_no_end_is_given_up() -> None:
                 await writer.drain()
         writer.close()
 
-    async def nothing() -> None:
-        pass
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server, asyncio.timeout(30), Transport(f"http://127.0.0.1:{port}", None) as transport:
-        tree = GuestTree(transport, "", nothing, is_far=False)
+    async with strange_tree(handle) as tree:
         with pytest.raises(GuestUnreachable):
             await tree.batch("endless", steps(put(b"f", b"x")))

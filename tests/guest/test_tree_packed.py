@@ -18,7 +18,7 @@ from sbxtui.guest.tree import GuestTree, Step, Wanted
 from tests.support.guest_process import GuestProcess
 from tests.support.relay import running_relay
 from tests.support.tree_side import mkdir, outcomes, put, put_known, sha, stream_of
-from tests.support.tree_upload import resumed_upload
+from tests.support.tree_upload import in_pieces, resumed_upload
 
 MIB = 1024 * 1024
 LARGE = os.urandom(MIB) + bytes(2 * MIB)
@@ -33,11 +33,6 @@ async def client(guest: GuestProcess) -> AsyncIterator[GuestClient]:
 @pytest.fixture
 async def far(client: GuestClient) -> GuestTree:
     return GuestTree(client.transport, "", client.hello, is_far=True)
-
-
-async def in_pieces(content: bytes, size_bytes: int = 100_000) -> AsyncIterator[bytes]:
-    for start in range(0, len(content), size_bytes):
-        yield content[start : start + size_bytes]
 
 
 @settings(deadline=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import AsyncIterator
 
@@ -13,12 +12,12 @@ import pytest
 from sbxguest.tree import Outcome, Source
 from sbxtui.core.errors import Conflict, GuestUnreachable
 from sbxtui.guest.client import GuestClient
-from sbxtui.guest.transport import Transport
 from sbxtui.guest.tree import GuestTree, Step
 from sbxtui.guest.treewire import BlobState
 from tests.support.guest_process import GuestProcess
+from tests.support.strange_tree import HELLO, strange_tree
 from tests.support.tree_side import outcomes, put_known, sha
-from tests.support.tree_upload import resumed_upload
+from tests.support.tree_upload import in_pieces, resumed_upload
 
 MIB = 1024 * 1024
 LARGE = os.urandom(3 * MIB)
@@ -28,11 +27,6 @@ LARGE = os.urandom(3 * MIB)
 async def tree(guest: GuestProcess) -> AsyncIterator[GuestTree]:
     async with GuestClient(guest.url, None) as client:
         yield client.tree()
-
-
-async def in_pieces(content: bytes, size_bytes: int = 100_000) -> AsyncIterator[bytes]:
-    for start in range(0, len(content), size_bytes):
-        yield content[start : start + size_bytes]
 
 
 async def test_a_large_content_goes_up_by_itself_and_on_after_a_cut(guest: GuestProcess, tree: GuestTree) -> None:
@@ -83,20 +77,13 @@ async def test_a_large_content_that_is_another_one_is_refused(tree: GuestTree) -
     "said", [b"", b"-1", b"1.5", b"9" * 19, b"9" * 10_000], ids=["nothing", "negative", "fraction", "large", "endless"]
 )
 async def test_an_upload_of_a_size_that_is_none_is_a_garbled_answer(said: bytes) -> None:
-    hello = json.dumps({"guest_id": "g", "epoch": "e", "root": "r", "feed": "", "codecs": []}).encode()
-
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError):
             while head := await reader.readuntil(b"\r\n\r\n"):
-                body, fields = (b"", b"x-sbx-offset: " + said) if head.startswith(b"HEAD") else (hello, b"x: y")
+                body, fields = (b"", b"x-sbx-offset: " + said) if head.startswith(b"HEAD") else (HELLO, b"x: y")
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n%b\r\n\r\n%b" % (len(body), fields, body))
         writer.close()
 
-    async def nothing() -> None:
-        pass
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server, asyncio.timeout(30), Transport(f"http://127.0.0.1:{port}", None) as transport:
+    async with strange_tree(handle) as tree:
         with pytest.raises(GuestUnreachable, match="size"):
-            await GuestTree(transport, "", nothing, is_far=False).blob(sha(b"x"))
+            await tree.blob(sha(b"x"))

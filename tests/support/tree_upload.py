@@ -11,6 +11,12 @@ from sbxtui.guest.tree import GuestTree
 from sbxtui.guest.treewire import BlobState
 
 
+async def in_pieces(content: bytes, size_bytes: int = 100_000) -> AsyncIterator[bytes]:
+    """A content in pieces of a size."""
+    for start in range(0, len(content), size_bytes):
+        yield content[start : start + size_bytes]
+
+
 async def resumed_upload(tree: GuestTree, content: bytes, *, name: bytes = b"") -> int:
     """Bring the rest of a content up once some of it is there, under a name if it has one; returns how much was."""
     digest = name or hashlib.sha256(content).digest()

@@ -116,10 +116,12 @@ class Blobs:
             return bool(idle)
 
     def _is_idle(self, name: str, changed_at_s: float) -> bool:
-        if not name.endswith((_PART, _NAMED)):
+        if name.endswith(_NAMED):
+            return False
+        if not name.endswith(_PART):
             return changed_at_s < time.time() - _UNCLAIMED_S
-        writer = self._writers.get(bytes.fromhex(name.removesuffix(_PART))) if name.endswith(_PART) else None
-        return name.endswith(_PART) and (writer is None or not writer.is_open)
+        writer = self._writers.get(bytes.fromhex(name.removesuffix(_PART)))
+        return writer is None or not writer.is_open
 
     def _all(self) -> Iterator[tuple[float, str]]:
         """What is here, each with when it was last changed."""

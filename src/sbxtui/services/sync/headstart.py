@@ -59,7 +59,7 @@ class HeadStart:
         self._gathered_bytes = 0
         self._waiting: deque[bytes] = deque()
         self._states: dict[Path, State] = {}
-        self._planned: dict[Path, Change] = {}
+        self._changes: list[Change] = []
         self.size_bytes = 0
         self._max_ops = min(_MAX_OPS, hello.max_operations)
         self._is_full = self._is_whole = False
@@ -150,7 +150,8 @@ class HeadStart:
         self._pass_on()
         self._is_whole = True
         self._bell.set()
-        self._planned = {one.path: one for one in planned}
+        change_at = {one.path: one for one in planned}
+        self._changes = [change_at[path] for path in self._states]
         return [one for one in changes if one.path not in self._states]
 
     async def made(self) -> AsyncGenerator[list[Made], None]:
@@ -159,9 +160,9 @@ class HeadStart:
         Raises:
             SbxError: The sandbox does not answer. What was yielded is done; the rest may be.
         """
-        if self._sending is None or not self._planned:
+        if self._sending is None or not self._changes:
             return
-        changes = list(map(self._planned.pop, self._states))
+        changes = self._changes
         untold = set(range(len(changes)))
         async for some in self._told(self._sending):
             # A guest may say the same twice.

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
 from sbxguest.tree import State
+from sbxguest.tree.entry import Stamp
+from sbxguest.tree.root import stamp_of
 from sbxguest.tree.trash import bytes_on_disk
 from sbxtui.core.errors import SbxError
 from sbxtui.guest.tree import GuestTree
@@ -33,13 +35,12 @@ _PATIENCE_S = 0.5
 def begun_name(root: str, path: Path, state: State) -> bytes:
     """The name under which a file may have begun to be sent; empty for one that is not large, or was not read."""
     stamp = state.stamp
-    if stamp is None or stamp.size_bytes < _LARGE_BYTES:
-        return b""
-    return _name(root, path, stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns, stamp.inode)
+    return b"" if stamp is None or stamp.size_bytes < _LARGE_BYTES else _name(root, path, stamp)
 
 
-def _name(root: str, path: Path, *figures: int) -> bytes:
+def _name(root: str, path: Path, stamp: Stamp) -> bytes:
     """As long as a digest, as which it passes."""
+    figures = (stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns, stamp.inode)
     return hashlib.sha256(b"\0".join((b"begun", os.fsencode(root), path, repr(figures).encode()))).digest()
 
 
@@ -68,7 +69,7 @@ class LargeStart:
         if not self._is_on or not _LARGE_BYTES <= size_bytes <= self._left_bytes:
             return None
         self._left_bytes -= size_bytes
-        name = _name(self._root, path, size_bytes, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+        name = _name(self._root, path, stamp_of(found))
         reading = Reading(self._loop, self._room, self._stop)
         is_sparse = bytes_on_disk(found) < size_bytes
         with contextlib.suppress(RuntimeError):

@@ -33,7 +33,7 @@ _REFUSED_AGAIN_S = 3.0
 _REFUSED_MAX_S = 30.0
 _LOCK_TIMEOUT_S = 600.0
 # A file that is being written is looked at again after so long, then at longer and longer pauses.
-_AGAIN_S = (0.05, 0.2, 0.8, 2.0)
+AGAIN_S = (0.05, 0.2, 0.8, 2.0)
 _CLOCK_JUMP_S = 5.0
 # A disk may be mounted again, and permissions be given back.
 _CAN_PASS = frozenset({"local_root_missing", "local_unreadable"})
@@ -213,7 +213,7 @@ class LiveLink:
         unsettled = self._cycle.look_again
         self._tries = {path: self._tries.get(path, 0) + 1 for path in unsettled}
         for path, tries in self._tries.items():
-            self._later(_AGAIN_S[min(tries, len(_AGAIN_S)) - 1], {path})
+            self._later(AGAIN_S[min(tries, len(AGAIN_S)) - 1], {path})
         before_s, refused = self._refused_s, self._cycle.failed
         now_s = {path: min(2 * before_s.get(path, _REFUSED_AGAIN_S / 2), _REFUSED_MAX_S) for path in refused}
         kept_s = {} if asked is None else {path: wait_s for path, wait_s in before_s.items() if path not in asked}

@@ -22,7 +22,7 @@ from sbxtui.services.sync.cycle import Cycle, OnStatus
 from sbxtui.services.sync.folder import Folder
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.leftovers import STAGE_SUFFIX, clear_beside, sweep
-from sbxtui.services.sync.link import LiveLink
+from sbxtui.services.sync.link import AGAIN_S, LiveLink
 from sbxtui.services.sync.model import Mode
 from sbxtui.services.sync.pair import ACCEPT_DELETES, ACCEPT_LARGE, Pair
 from sbxtui.services.sync.spec import SyncSpec
@@ -39,8 +39,6 @@ KIND = "sync"
 _SAY_EVERY_S = 0.5
 _LOOK_EVERY_S = 1.0
 _FLUSH_TIMEOUT_S = 600.0
-# A file that is being written is looked at again after so long, then once more.
-_AGAIN_S = (0.05, 0.2, 0.8)
 _END_TIMEOUT_S = 20.0
 _END_POLL_S = 0.05
 
@@ -229,7 +227,7 @@ class Syncs:
                 async with self._taking_in(row, pair) as intake:
                     cycle = Cycle(pair, on_status, intake=intake, on_conflict=SyncSpec.of(link).on_conflict)
                     await cycle.compare()
-                    await cycle.come_back(_AGAIN_S)
+                    await cycle.come_back(AGAIN_S[:-1])
                 status = cycle.status
             status.state = LinkState.ENDED
             await asyncio.to_thread(self._links.say, link, status.as_json())
