@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from bench.mcp_process import Server, served
-from bench.support import SBX, BenchHome, Row, bench_home, milliseconds, ratio_row
+from bench.support import SBX, BenchHome, Row, bench_home, ended_within, milliseconds, ratio_row
 
 ROUNDS = 5
 CALLS = 300
@@ -171,7 +171,7 @@ def _ends(command: Sequence[str], home: BenchHome) -> Row:
                 server.hang_up()
             else:
                 server.process.send_signal(number)
-            server.process.wait(60)
+            ended_within(60, server.process)
             name = "EOF" if number is None else number.name
             told.append(f"{name} {milliseconds(time.perf_counter() - began_s)}")
     return ("from each end with a command in flight to the server's", ", ".join(told), "")

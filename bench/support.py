@@ -10,11 +10,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 Row = tuple[str, str, str]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -130,6 +132,33 @@ def run_child(command: Sequence[str], *, env: Mapping[str, str] | None = None, c
             raise RuntimeError(f"{' '.join(command)} ended with {int(code)}: {words}")
         out.seek(0)
         return Ended(float(duration_s), int(peak_kib) * 1024, out.read())
+
+
+def run_within(
+    limit_s: float, command: Sequence[str], *, env: Mapping[str, str] | None = None, stdin: IO[bytes] | None = None
+) -> None:
+    """Run `command` to its end, which is noticed at once; it is killed after `limit_s`.
+
+    Raises:
+        RuntimeError: It ended with another code than 0, or was killed.
+    """
+    with subprocess.Popen(command, env=env, stdin=stdin) as process:
+        code = ended_within(limit_s, process)
+    if code:
+        raise RuntimeError(f"{' '.join(command)} ended with {code}")
+
+
+def ended_within(limit_s: float, process: subprocess.Popen[bytes]) -> int:
+    """The code a process ends with, as soon as it does; it is killed after `limit_s`.
+
+    A wait that is given a limit itself looks only every 50 ms whether the process has ended.
+    """
+    killing = threading.Timer(limit_s, process.kill)
+    killing.start()
+    try:
+        return process.wait()
+    finally:
+        killing.cancel()
 
 
 def interleaved(*sides: Callable[[], float], rounds: int) -> list[float]:

@@ -27,7 +27,7 @@ from io import RawIOBase
 from pathlib import Path
 
 from bench.guest import peak_rss_bytes
-from bench.support import SBX, Ended, Row, ratio_row, run_child
+from bench.support import SBX, Ended, Row, ratio_row, run_child, run_within
 from bench.trees import LARGE, MIB, NAME, SMALL, SOURCE, Place, Tree, placed
 
 _DEADLINE_S = 600.0
@@ -145,14 +145,14 @@ def _piped(place: Place) -> float:
     began = time.perf_counter()
     with subprocess.Popen(["tar", "c", "-C", place.source, "."], stdout=subprocess.PIPE) as packing:
         unpack = [*SBX, "exec", "--no-flush", "--stdin", NAME, "--", "sh", "-c", "mkdir ../tar && tar x -C ../tar"]
-        subprocess.run(unpack, stdin=packing.stdout, env=place.env, check=True, timeout=_DEADLINE_S)
+        run_within(_DEADLINE_S, unpack, stdin=packing.stdout, env=place.env)
     return time.perf_counter() - began
 
 
 def _timed(command: Callable[[str], str]) -> float:
     with tempfile.TemporaryDirectory(prefix="sbx-bench-") as target:
         began = time.perf_counter()
-        subprocess.run(["sh", "-c", command(target)], check=True, timeout=_DEADLINE_S)
+        run_within(_DEADLINE_S, ["sh", "-c", command(target)])
         return time.perf_counter() - began
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 
 import pytest
 
 from bench.__main__ import benchmark_names, main, table
-from bench.support import interleaved, milliseconds, ratio_row
+from bench.support import interleaved, milliseconds, ratio_row, run_within
 
 
 @pytest.mark.parametrize("name", benchmark_names())
@@ -54,3 +55,8 @@ def test_sides_take_turns_and_the_first_round_does_not_count() -> None:
 
     assert interleaved(left, right, rounds=3) == [2.0, 5.0]
     assert calls == ["left", "right"] * 4
+
+
+def test_a_program_that_does_not_end_is_killed() -> None:
+    with pytest.raises(RuntimeError, match="ended with -9"):
+        run_within(0.1, [sys.executable, "-c", "import time; time.sleep(600)"])
