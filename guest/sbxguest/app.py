@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+from sbxguest.largebody import LargeBody
 from sbxguest.state import Guest
 from sbxguest.wire import ERROR_HEADER
 
@@ -79,7 +80,7 @@ def error_response(error: WireError) -> Response:
 @dataclass(slots=True)
 class Request:
     """One request. `params` are the `{name}` parts of the route's path; `query` and `headers` (lower case names) keep
-    the last value of a repeated name."""
+    the last value of a repeated name. `large` is its body where that is large, and its length was told."""
 
     guest: Guest
     method: str
@@ -87,6 +88,7 @@ class Request:
     query: dict[str, str]
     headers: dict[str, str]
     params: dict[str, str] = field(default_factory=dict)
+    large: LargeBody | None = None
     _receive: Receive | None = None
     _is_read: bool = False
 
@@ -96,6 +98,11 @@ class Request:
         Raises:
             Disconnected: The client went away before the end.
         """
+        if self.large is not None:
+            async with aclosing(self.views(self.large, is_prompt=True)) as views:
+                async for view in views:
+                    yield bytes(view)
+            return
         while not self._is_read and self._receive is not None:
             message = await self._receive()
             if message["type"] == "http.disconnect":
@@ -103,6 +110,18 @@ class Request:
             self._is_read = not message.get("more_body", False)
             if body := message.get("body", b""):
                 yield body
+
+    async def views(self, large: LargeBody, *, is_prompt: bool = False) -> AsyncGenerator[memoryview, None]:
+        """The same of its large body, each in memory that is used again once the next one is asked for.
+
+        Raises:
+            Disconnected: See `stream`; what arrived was yielded.
+        """
+        async with aclosing(large.pieces(is_prompt=is_prompt)) as pieces:
+            async for piece in pieces:
+                yield piece
+        if large.is_cut:
+            raise Disconnected
 
     async def body(self, *, limit_bytes: int = MAX_JSON_BYTES) -> bytes:
         """The whole body.

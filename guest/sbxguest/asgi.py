@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from sbxguest.app import Disconnected, LastPiece, Receive, Request, Response, Route, Send, WireError, error_response
+from sbxguest.largebody import LARGE
 from sbxguest.router import Router
 from sbxguest.sockets import DIRECT, SocketRoute, WebSocket
 from sbxguest.state import Guest
@@ -33,6 +34,7 @@ class App:
             scope["path"],
             dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="surrogateescape")),
             {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
+            large=scope.get("extensions", {}).get(LARGE),
             _receive=None if is_socket else receive,
         )
         with contextlib.suppress(Disconnected):

@@ -42,7 +42,7 @@ class Sink(Protocol):
     """Where an upload goes: a file or a tree."""
 
     def write(self, chunks: list[bytes], /) -> None:
-        """Take the next bytes."""
+        """Take the next bytes. For one that is filled in place, they are views, and others are soon where they lie."""
 
     def abort(self) -> None:
         """Leave nothing half-written."""
@@ -132,18 +132,24 @@ def sha256_precondition(text: str) -> str:
     return digest
 
 
-async def receive_into(sink: Sink, request: Request, *, keeps_rest: bool = False) -> None:
+async def receive_into(sink: Sink, request: Request, *, keeps_rest: bool = False, in_place: bool = False) -> None:
     """Stream the request's body into `sink`, two batches in memory at most.
 
     Args:
         sink: Where it goes.
         request: Whose body.
         keeps_rest: Write what has arrived when the client goes away, too.
+        in_place: The sink keeps nothing of what it is given, so that a large body needs no copy of it.
 
     Raises:
         WireError: The sink refused.
         Disconnected: The client went away.
     """
+    if in_place and request.large is not None:
+        async with aclosing(request.views(request.large)) as views:
+            async for view in views:
+                await in_thread(sink.write, [view])
+        return
     writing: asyncio.Task[None] | None = None
     try:
         async with aclosing(_batches(request, keeps_rest)) as batches:

@@ -127,7 +127,7 @@ async def put_file(request: Request) -> Response:
     options = _write_options(request)
     writer = await in_thread(AtomicWriter, path, options, owner_of(guest.state.settings), journal_of(guest))
     try:
-        await receive_into(writer, request)
+        await receive_into(writer, request, in_place=True)
         await in_thread(writer.commit)
         return json_response({"path": request.query["path"], "size_bytes": writer.size_bytes}, status=201)
     finally:

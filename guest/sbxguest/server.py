@@ -37,6 +37,7 @@ from sbxguest import (
 from sbxguest.app import Route
 from sbxguest.asgi import App
 from sbxguest.guestlog import GuestLog
+from sbxguest.httpsocket import HttpSocket
 from sbxguest.initclient import InitClient, Kept
 from sbxguest.jobs import JobTable
 from sbxguest.runclock import RunClock
@@ -137,7 +138,7 @@ def _server(app: App) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=HttpSocket,
             # A peer's silence is no sign of its death while data is on its way to it; the streams have heartbeats.
             ws_ping_interval=None,
             ws_ping_timeout=None,

@@ -201,7 +201,7 @@ async def put_blob(request: Request) -> Response:
     writer = await in_thread(_open_blob, tree, request)
     try:
         sink = writer if opener is None else _Opening(opener, writer)
-        await receive_into(sink, request, keeps_rest=True)
+        await receive_into(sink, request, keeps_rest=True, in_place=opener is None)
     finally:
         await aborted(writer)
     offset, is_complete = await in_thread(tree.blobs.close, writer)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -13,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from sbxguest.tree import Entry, Kind, Note, Op, OpKind, Outcome, Result, State
+from sbxguest.tree.entry import new_digest
 from sbxguest.tree.frames import result_writer
 from sbxtui.core.errors import Conflict, FileMissing, GuestUnreachable, SbxError, UsageError
 from sbxtui.guest.client import GuestClient
-from sbxtui.guest.tree import GuestTree, Step, Wanted
+from sbxtui.guest.tree import GuestTree, Wanted
+from sbxtui.guest.treebodies import Step
 from tests.support.guest_process import GuestProcess
 from tests.support.strange_tree import HELLO, strange_tree
 from tests.support.tree_side import delete, file, link, mkdir, outcomes, put, sha
@@ -301,7 +302,7 @@ async def test_the_server_answers_others_while_it_reads_much(guest: GuestProcess
         await asyncio.sleep(0.02)
     [entry] = (await scanning).records
     assert isinstance(entry, Entry) and answered > 2
-    zeros = hashlib.sha256()
+    zeros = new_digest()
     for _ in range(400):
         zeros.update(bytes(MIB))
     assert entry.state.content == zeros.digest()

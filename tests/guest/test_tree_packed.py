@@ -14,7 +14,8 @@ from sbxguest.tree import BadRecord, Outcome, Source
 from sbxguest.tree.codec import CODEC_HEADER, DEFLATE, ZEROS, ZEROS_DEFLATE, Packer, counted_zeros, opener_of
 from sbxtui.core.errors import UsageError
 from sbxtui.guest.client import GuestClient
-from sbxtui.guest.tree import GuestTree, Step, Wanted
+from sbxtui.guest.tree import GuestTree, Wanted
+from sbxtui.guest.treebodies import Step
 from tests.support.guest_process import GuestProcess
 from tests.support.relay import running_relay
 from tests.support.tree_side import mkdir, outcomes, put, put_known, sha, stream_of

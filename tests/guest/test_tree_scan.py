@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import subprocess
@@ -14,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from sbxguest.tree import Entry, Kind, Note, Record, State, TreeError
+from sbxguest.tree.entry import new_digest
 from sbxguest.tree.ignore import Rules
 from sbxguest.tree.root import Root, born_ns
 from sbxguest.tree.scan import ScanOptions, scan
 
-DIGEST = hashlib.sha256(b"content").digest()
+DIGEST = new_digest(b"content").digest()
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_every_kind_of_entry_is_told_in_tree_order(tree: Path, root: Root) -> No
         b"a/empty": (Kind.DIR, b"", False),
         b"a/tool": (Kind.FILE, DIGEST, True),
         b"a/up": (Kind.LINK, b"../..", False),
-        b"a/zero": (Kind.FILE, hashlib.sha256().digest(), False),
+        b"a/zero": (Kind.FILE, new_digest().digest(), False),
         b"a-b": (Kind.FILE, DIGEST, False),
     }
     assert [one.path for one in records] == sorted((one.path for one in records), key=lambda path: path.split(b"/"))
@@ -267,7 +267,7 @@ def test_entries_that_go_while_they_are_looked_at_are_named(tree: Path, root: Ro
         b"a/f": "vanished",
         b"b": "vanished",
         b"c": (Kind.DIR, b"", False),
-        b"c/f": (Kind.FILE, hashlib.sha256().digest(), False),
+        b"c/f": (Kind.FILE, new_digest().digest(), False),
     }
 
 

@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sbxguest.tree import Outcome, Source
-from sbxtui.core.errors import Conflict, GuestUnreachable
+from sbxguest.tree.entry import DIGEST_NAME
+from sbxtui.core.errors import Conflict, GuestUnreachable, Unsupported
 from sbxtui.guest.client import GuestClient
-from sbxtui.guest.tree import GuestTree, Step
+from sbxtui.guest.tree import GuestTree
+from sbxtui.guest.treebodies import Step
 from sbxtui.guest.treewire import BlobState
 from tests.support.guest_process import GuestProcess
 from tests.support.strange_tree import HELLO, strange_tree
@@ -71,6 +73,27 @@ async def test_a_large_content_that_is_another_one_is_refused(tree: GuestTree) -
         await tree.upload_blob(sha(b"other"), in_pieces(LARGE), offset=0, size_bytes=len(LARGE))
     assert caught.value.details["guest_code"] == "wrong_content"
     assert await tree.blob(sha(b"other")) == BlobState(0, False)
+
+
+async def test_a_content_that_ends_early_is_a_cut_and_can_be_thrown_away(tree: GuestTree) -> None:
+    digest = sha(LARGE)
+    done = await tree.upload_blob(digest, in_pieces(LARGE[:-1], MIB), offset=0, size_bytes=len(LARGE), is_sparse=False)
+    assert not done.is_complete
+    # Whatever the sender thinks how much of it is there.
+    await tree.drop_blob(digest, 0)
+    assert await tree.blob(digest) == BlobState(0, False)
+
+
+async def test_a_guest_that_names_contents_by_another_digest_is_refused_in_words() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = HELLO.replace(DIGEST_NAME.encode(), b"sha256")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        writer.close()
+
+    async with strange_tree(handle) as tree:
+        with pytest.raises(Unsupported, match=f"by sha256, and not by {DIGEST_NAME}"):
+            await tree.hello()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,24 @@ def test_what_is_agreed_on_comes_back_byte_for_byte_with_both_stamps(tmp_path: P
     again.forget()
     assert again.base() == {} and again.meta() == {"guest": "g1"}
     again.close()
+
+
+def test_what_was_agreed_on_by_another_digest_is_agreed_on_no_more(tmp_path: Path) -> None:
+    file = tmp_path / "link.db"
+    first = Ancestors.open(file)
+    first.record({b"f": Agreed(FILE, FILE)})
+    first.set_meta({"guest": "g1"})
+    first.note_steps("push", [Step("guest", b"f", None, FILE)])
+    first.close()
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    again = Ancestors.open(file)
+    assert (again.base(), again.meta(), again.batches(), again.kept_texts()) == ({}, {}, [], set())
+    again.record({b"f": Agreed(FILE, FILE)})
+    again.close()
+    with contextlib.closing(Ancestors.open(file)) as third:
+        assert third.base() == {b"f": Agreed(FILE, FILE)}
 
 
 def _write_garbage(file: Path) -> None:

@@ -6,7 +6,6 @@ For tests of thousands of steps. What real guests do beyond this is tested on th
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 
@@ -15,12 +14,14 @@ from sbxguest.tree.apply import Applier
 from sbxguest.tree.batch import Batch
 from sbxguest.tree.blobs import Blobs
 from sbxguest.tree.contents import Unstable, open_file
+from sbxguest.tree.entry import new_digest
 from sbxguest.tree.root import Root, file_state, split
 from sbxguest.tree.scan import ScanOptions, scan
 from sbxguest.tree.stage import Stage, stage_paths
 from sbxguest.tree.trash import Trash
 from sbxtui.core.errors import FileMissing, QuotaExceeded
-from sbxtui.guest.tree import GuestTree, Manifest, Step, Wanted, _batch_body
+from sbxtui.guest.tree import GuestTree, Manifest, Wanted
+from sbxtui.guest.treebodies import Step, batch_body
 from sbxtui.guest.treewire import BlobState, Changes, TreeHello, sound_records
 
 
@@ -100,7 +101,7 @@ class DirectTree(GuestTree):
 
     async def batch(self, batch_id: str, steps: Iterable[Step] | AsyncIterable[Step]) -> list[Result]:
         """Make operations in order."""
-        sending = self.send_batch(batch_id, _batch_body(self._seen_on_the_way(steps)), lambda: 0)
+        sending = self.send_batch(batch_id, batch_body(self._seen_on_the_way(steps)), lambda: 0)
         return [result async for some in sending for result in some]
 
     async def send_batch(
@@ -202,7 +203,7 @@ class DirectTree(GuestTree):
             except (OSError, Unstable):
                 yield Result(seq, Outcome.FAILED, None, "file_not_found")
                 continue
-            digest = hashlib.sha256()
+            digest = new_digest()
             while piece := os.read(fd, 2**20):
                 digest.update(piece)
                 yield piece

@@ -7,11 +7,14 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from sbxguest.tree.entry import DIGEST_NAME
 from sbxtui.guest.transport import Transport
 from sbxtui.guest.tree import GuestTree
 
 # What such a guest says of its folder.
-HELLO = json.dumps({"guest_id": "g", "epoch": "e", "root": "r", "feed": "", "codecs": []}).encode()
+HELLO = json.dumps(
+    {"guest_id": "g", "epoch": "e", "root": "r", "feed": "", "codecs": [], "digest": DIGEST_NAME}
+).encode()
 _LIMIT_S = 30.0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from sbxguest.tree import Entry, Kind, Op, OpKind, Outcome, Result, Source, Stat
 from sbxguest.tree.apply import Applier
 from sbxguest.tree.batch import Batch
 from sbxguest.tree.blobs import Blobs
+from sbxguest.tree.entry import new_digest
 from sbxguest.tree.frames import PACKED_BYTES, BatchWriter, data_frames
 from sbxguest.tree.root import Root
 from sbxguest.tree.scan import scan
@@ -101,7 +101,7 @@ def stream_of(steps: Iterable[Content]) -> bytes:
 
 def sha(content: bytes) -> bytes:
     """A content's digest."""
-    return hashlib.sha256(content).digest()
+    return new_digest(content).digest()
 
 
 def put(path: bytes, content: bytes, expect: State | None = None, *, is_executable: bool = False) -> Content:

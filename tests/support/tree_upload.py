@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator
 
+from sbxguest.tree.entry import new_digest
 from sbxtui.core.errors import Conflict
 from sbxtui.guest.tree import GuestTree
 from sbxtui.guest.treewire import BlobState
@@ -19,7 +19,7 @@ async def in_pieces(content: bytes, size_bytes: int = 100_000) -> AsyncIterator[
 
 async def resumed_upload(tree: GuestTree, content: bytes, *, name: bytes = b"") -> int:
     """Bring the rest of a content up once some of it is there, under a name if it has one; returns how much was."""
-    digest = name or hashlib.sha256(content).digest()
+    digest = name or new_digest(content).digest()
 
     async def rest(offset: int) -> AsyncIterator[bytes]:
         yield content[offset:]

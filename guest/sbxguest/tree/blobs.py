@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+
+from blake3 import blake3
 
 from sbxguest.tree.entry import new_digest
 from sbxguest.tree.report import TreeError
@@ -243,7 +244,7 @@ class BlobWriter:
         self.here_bytes: int = here
 
     @property
-    def hash(self) -> hashlib._Hash:
+    def hash(self) -> blake3:
         """Over what is here."""
         return self._hash
 
@@ -282,7 +283,7 @@ class BlobWriter:
                 self._fd = -1
 
 
-def _hash_of(fd: int, size_bytes: int) -> hashlib._Hash:
+def _hash_of(fd: int, size_bytes: int) -> blake3:
     digest = new_digest()
     at = 0
     while at < size_bytes and (chunk := os.pread(fd, _CHUNK_BYTES, at)):

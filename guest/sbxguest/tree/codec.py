@@ -56,7 +56,7 @@ def counted_zeros(piece: bytes) -> bytes:
 
 def is_zeros(piece: bytes) -> bool:
     """Whether there is nothing but zeros in a piece that is not empty."""
-    return bool(piece) and not piece[0] and not piece[-1] and piece.count(0) == len(piece)
+    return bool(piece) and not piece[0] and not piece[-1] and bytes(piece).count(0) == len(piece)
 
 
 class Opener(Protocol):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import time
 from collections.abc import Callable
 from typing import Protocol
+
+from blake3 import blake3
 
 from sbxguest.tree.entry import new_digest
 from sbxguest.tree.root import READ_FLAGS
@@ -97,7 +98,7 @@ def read_through(
 
 def _read_on(
     fd: int,
-    digest: hashlib._Hash,
+    digest: blake3,
     first: bytes,
     before: os.stat_result,
     check: Callable[[], None],

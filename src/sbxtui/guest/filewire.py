@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -175,23 +175,32 @@ def harmless_report(report: TreeReport) -> TreeReport:
     return replace(report, problems=problems)
 
 
+class SourceChanged(UsageError):
+    """What was to be sent has another length by now."""
+
+
 async def exactly(chunks: AsyncIterable[bytes], size_bytes: int, path: str) -> AsyncIterator[bytes]:
     """The chunks, if they are `size_bytes` in all.
 
     Raises:
-        UsageError: They are more or fewer; the last one is held back then, so that no receiver takes them as whole.
+        SourceChanged: They are more or fewer; the last one is held back then, so that no receiver takes them as whole.
     """
     left = size_bytes
     held = b""
-    async for chunk in chunks:
-        if held:
-            yield held
-        held = chunk
-        left -= len(chunk)
-        if left < 0:
-            break
+    try:
+        async for chunk in chunks:
+            if held:
+                yield held
+            held = chunk
+            left -= len(chunk)
+            if left < 0:
+                break
+    finally:
+        # What is sent no further shall let go of its file now, not when somebody collects it.
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
     if left:
-        raise UsageError(f"the source of {shown(path)} changed its size while it was sent", hint="try again")
+        raise SourceChanged(f"the source of {shown(path)} changed its size while it was sent", hint="try again")
     if held:
         yield held
 

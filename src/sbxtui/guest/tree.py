@@ -7,7 +7,6 @@ what became of them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -19,34 +18,32 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sbxguest import wire
-from sbxguest.tree import Note, Op, Record, Result
+from sbxguest.tree import Note, Record, Result
 from sbxguest.tree.codec import (
     ACCEPT_HEADER,
     CODEC_HEADER,
     DEFLATE,
     ZEROS,
     ZEROS_DEFLATE,
-    Packer,
-    counted_zeros,
     opener_of,
 )
 from sbxguest.tree.entry import to_text
-from sbxguest.tree.frames import BatchWriter, ContentReader, data_frames, manifest_reader, result_reader
+from sbxguest.tree.frames import ContentReader, manifest_reader, result_reader
 from sbxtui.core.errors import Conflict
 from sbxtui.guest import filewire
 from sbxtui.guest.faults import garbled, translated, whole_body
 from sbxtui.guest.http1 import Answer, Body, Patience
 from sbxtui.guest.transport import Transport, json_body
+from sbxtui.guest.treebodies import Step, batch_body, each, nothing, packed
 from sbxtui.guest.treewire import BlobState, Changes, TreeHello, changes_of, fed, hello_of
 
 # The guest beats every 10 s while it works: after three of them are lost, so is the connection.
 _STALL_S = 35.0
 _PATIENCE = Patience(answer_s=_STALL_S, send_s=_STALL_S)
-_SEND_BYTES = 256 * 1024
 # A guest from which an answer takes that long is not on this machine, and the way to it slower than packing.
 _FAR_S = 0.01
 MAX_WAIT_S = wire.MAX_WAIT_S
@@ -55,14 +52,6 @@ MAX_RECORDS = 2_000_000
 MAX_LISTING_BYTES = 1024**3
 # Of a size in a header.
 _MAX_DIGITS = 18
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An operation and, for an inline `PUT`, its content: at most `PACKED_BYTES` as bytes, more in pieces."""
-
-    op: Op
-    content: bytes | AsyncIterable[bytes] = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +174,12 @@ class GuestTree:
 
         async def counted() -> AsyncGenerator[Step, None]:
             nonlocal sent
-            async for step in _each(steps):
+            async for step in each(steps):
                 sent += 1
                 yield step
 
         results: dict[int, Result] = {}
-        async for some in self.send_batch(batch_id, _batch_body(counted()), lambda: sent):
+        async for some in self.send_batch(batch_id, batch_body(counted()), lambda: sent):
             results.update((one.seq, one) for one in some)
         return list(results.values())
 
@@ -238,6 +227,8 @@ class GuestTree:
     ) -> BlobState:
         """Send a large content, or a part of it, for a `PUT` of `Source.BLOB` to use; a cut keeps what arrived.
 
+        Chunks that end early are a cut, too, and no error.
+
         Args:
             digest: Of the whole content; what has another one is thrown away at its end (`Conflict`).
             chunks: The content from `offset` on.
@@ -250,13 +241,26 @@ class GuestTree:
         query = {"offset": str(offset), "size": str(size_bytes), **({"provisional": "1"} if is_provisional else {})}
         hello = self._seen or await self.hello()
         body, headers = self._on_its_way(chunks, hello, may_be_sparse=is_sparse)
-        said = await self._call("PUT", f"blob/{digest.hex()}", "sending a file", body, query, headers)
+        if not headers:
+            # A guest is faster at a body whose length it knows.
+            left_bytes = size_bytes - offset
+            body, headers = filewire.exactly(chunks, left_bytes, ""), {"content-length": str(left_bytes)}
+        try:
+            said = await self._call("PUT", f"blob/{digest.hex()}", "sending a file", body, query, headers)
+        except filewire.SourceChanged:
+            return await self.blob(digest)
         return BlobState(filewire.whole(said, "offset"), said.get("complete") is True)
 
     async def drop_blob(self, digest: bytes, offset: int) -> None:
         """Have what came of an upload thrown away: it is said to be all there is, which its digest denies."""
-        with contextlib.suppress(Conflict):
-            await self.upload_blob(digest, _nothing(), offset=offset, size_bytes=offset)
+        for _ in range(2):
+            try:
+                await self.upload_blob(digest, nothing(), offset=offset, size_bytes=offset)
+            except Conflict as exc:
+                if exc.details.get("guest_code") != "bad_offset":
+                    return
+                # What was on its way came meanwhile; from now on, nobody listens to it.
+                offset = (await self.blob(digest)).offset
 
     async def read(self, files: Sequence[Wanted]) -> AsyncGenerator[bytes | Result, None]:
         """The contents of files, one after the other: pieces, then the file's result, then the next file's pieces.
@@ -301,7 +305,7 @@ class GuestTree:
         best = (ZEROS_DEFLATE if is_far else ZEROS) if may_be_sparse else ""
         for codec in (best, DEFLATE if is_far else ""):
             if codec in hello.codecs:
-                return _packed(pieces, codec), {CODEC_HEADER: codec}
+                return packed(pieces, codec), {CODEC_HEADER: codec}
         return pieces, {}
 
     @asynccontextmanager
@@ -337,57 +341,5 @@ class GuestTree:
             return filewire.as_object(await whole_body(answer))
 
 
-async def _nothing() -> AsyncGenerator[bytes, None]:
-    no_pieces: tuple[bytes, ...] = ()
-    for piece in no_pieces:
-        yield piece
-
-
 def _size_of(record: Record) -> int:
     return len(record.path) + (0 if isinstance(record, Note) else len(record.state.content))
-
-
-async def _packed(pieces: AsyncIterable[bytes], codec: str) -> AsyncGenerator[bytes, None]:
-    packer = None if codec == ZEROS else Packer()
-    try:
-        async for piece in pieces:
-            told = piece if codec == DEFLATE else counted_zeros(piece)
-            yield told if packer is None else await asyncio.to_thread(packer.feed, told)
-        if packer is not None:
-            yield packer.end()
-    finally:
-        # What is sent no further shall let go of its file now, not when somebody collects it.
-        if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()
-
-
-async def _batch_body(steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncGenerator[bytes, None]:
-    """The frames of a batch, gathered into pieces worth a system call."""
-    writer = BatchWriter()
-    held = bytearray()
-    async for step in _each(steps):
-        if isinstance(step.content, bytes):
-            held += writer.op(step.op, step.content)
-        else:
-            held += writer.op(step.op)
-            offset = 0
-            async for piece in step.content:
-                for frame in data_frames(offset, piece):
-                    held += frame
-                    if len(held) >= _SEND_BYTES:
-                        yield bytes(held)
-                        held.clear()
-                offset += len(piece)
-        if len(held) >= _SEND_BYTES:
-            yield bytes(held)
-            held.clear()
-    yield bytes(held) + writer.end()
-
-
-async def _each(steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncIterator[Step]:
-    if isinstance(steps, AsyncIterable):
-        async for step in steps:
-            yield step
-        return
-    for step in steps:
-        yield step

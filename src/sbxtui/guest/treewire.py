@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sbxguest.tree import BadRecord, TreeError
-from sbxguest.tree.entry import check_path, from_text
-from sbxtui.core.errors import Conflict, FileMissing, SbxError
+from sbxguest.tree.entry import DIGEST_NAME, check_path, from_text
+from sbxtui.core.errors import Conflict, FileMissing, SbxError, Unsupported
 from sbxtui.core.text import harmless_line
 from sbxtui.guest.faults import garbled
 from sbxtui.guest.filewire import text
@@ -68,8 +68,14 @@ def hello_of(said: Mapping[str, Any]) -> TreeHello:
     """The answer to hello.
 
     Raises:
-        GuestUnreachable: It is none.
+        GuestUnreachable: It is none. Unsupported: It names contents by another digest.
     """
+    digest = harmless_line(text(said, "digest"))
+    if digest != DIGEST_NAME:
+        raise Unsupported(
+            f"this image's guest names contents by {digest or 'nothing'}, and not by {DIGEST_NAME} as this sbx does",
+            hint="rebuild the image with `sbx image build`, and make a new sandbox of it",
+        )
     codecs, features = said.get("codecs"), said.get("features")
     if not isinstance(codecs, list):
         raise garbled("a folder without its codecs")

@@ -25,7 +25,7 @@ from types import CodeType
 
 from sbxtui.core.errors import RuntimeUnavailable
 
-REQUIRED = ("sbxguest", "uvicorn", "httptools", "websockets", "click", "h11")
+REQUIRED = ("sbxguest", "uvicorn", "httptools", "websockets", "blake3", "click", "h11")
 OPTIONAL = ("blake3", "zstandard", "isal")
 _LAYOUT = "3"
 _YOUNG_S = 3600.0

@@ -19,38 +19,17 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sbxguest.tree.entry import CONTENT_AT, BadRecord, State, decode_state, encode_state
-from sbxtui.core.errors import StoreError, StoreTooNew, TimedOut
+from sbxtui.core.errors import StoreError, TimedOut
 from sbxtui.home import private_dir
 from sbxtui.store import damage, failures, locks
+from sbxtui.store.ancestorfile import DAMAGED, connect
 from sbxtui.store.codec import utc_now
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
-_BUSY_TIMEOUT_S = 15.0
 _LOCK_POLL_S = 0.02
 _KEPT_BATCHES = 1_000
 _MAX_TEXTS_BYTES = 256 * 1024**2
-# The fact of a file that it holds a record which is none.
-_DAMAGED = "damaged"
-_TABLES = (
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE base (path BLOB PRIMARY KEY, local BLOB NOT NULL, guest BLOB NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE batch (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, word TEXT NOT NULL)",
-    """CREATE TABLE step (
-        batch INTEGER NOT NULL, seq INTEGER NOT NULL, side TEXT NOT NULL, path BLOB NOT NULL,
-        before BLOB NOT NULL, after BLOB NOT NULL, is_done INTEGER NOT NULL, PRIMARY KEY (batch, seq)) WITHOUT ROWID""",
-    """CREATE TABLE conflict (
-        path BLOB PRIMARY KEY, base BLOB NOT NULL, local BLOB NOT NULL, guest BLOB NOT NULL) WITHOUT ROWID""",
-)
-
-# Made where they are missing: an older sbx passes over them.
-_LATER_TABLES = (
-    """CREATE TABLE IF NOT EXISTS taken (
-        path BLOB PRIMARY KEY, was_there INTEGER NOT NULL, is_there INTEGER NOT NULL) WITHOUT ROWID""",
-    "CREATE TABLE IF NOT EXISTS left_over (batch INTEGER PRIMARY KEY)",
-    "CREATE TABLE IF NOT EXISTS text (digest BLOB PRIMARY KEY, content BLOB NOT NULL)",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +109,14 @@ class Ancestors:
         private_dir(file.parent)
         with locks.only_opener(file):
             try:
-                return cls(file, _connect(file), "")
+                return cls(file, connect(file), "")
             except sqlite3.DatabaseError as exc:
                 if not failures.is_corruption(exc):
                     raise failures.store_error(exc, file) from exc
             kept = damage.keep_aside(file, utc_now())
             log.error("what was known of a link was damaged; kept aside as %s", kept)
             try:
-                connection = _connect(file)
+                connection = connect(file)
             except sqlite3.Error as exc:
                 raise failures.store_error(exc, file) from exc
         return cls(file, connection, f"what was known of this link was damaged: it is kept as {kept.name}")
@@ -301,7 +280,7 @@ class Ancestors:
         except BadRecord as exc:
             # Noted in the file itself: a new one that took its place meanwhile is not meant.
             with contextlib.suppress(StoreError):
-                self.set_meta({_DAMAGED: "1"})
+                self.set_meta({DAMAGED: "1"})
             raise failures.store_error(damage.corruption(str(exc)), self.file) from exc
 
     def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -344,43 +323,6 @@ def _insert_steps(connection: sqlite3.Connection, number: int, steps: Sequence[S
     numbered = enumerate(steps, first)
     rows = [(number, seq, one.side, one.path, _blob(one.before), _blob(one.after)) for seq, one in numbered]
     connection.executemany("INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, 1)", rows)
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    try:
-        _check(connection, file)
-        for table in _LATER_TABLES:
-            connection.execute(table)
-        # A commit lost in a power cut is like a state that was lost: nothing is deleted for it.
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        damage.check_pages(connection)
-        if connection.execute("SELECT 1 FROM meta WHERE key = ?", (_DAMAGED,)).fetchone():
-            raise damage.corruption("a record could not be read")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _check(connection: sqlite3.Connection, file: Path) -> None:
-    """Make the tables of a new file; refuse a newer sbx's."""
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version > SCHEMA_VERSION:
-        raise StoreTooNew(
-            f"what is known of this link was written by a newer sbx (`{file}`, schema {version})",
-            hint="upgrade this sbx; the file was left as it is",
-        )
-    if version == SCHEMA_VERSION:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    # Another process may have made them while this one waited.
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-        for table in _TABLES:
-            connection.execute(table)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    connection.execute("COMMIT")
 
 
 def _blob(state: State | None) -> bytes:

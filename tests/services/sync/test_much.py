@@ -11,7 +11,7 @@ import pytest
 from sbxtui.core.errors import GuestUnreachable
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.http1 import Patience
-from sbxtui.guest.tree import Step
+from sbxtui.guest.treebodies import Step
 from tests.services.sync.alone import memory_kib
 from tests.services.sync.processes import Started, started
 from tests.support.guest_process import running_guest

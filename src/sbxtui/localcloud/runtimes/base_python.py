@@ -25,7 +25,7 @@ _PROBE = (
     f"sys.path.insert(0, {TREE!r})\n"
     f"if (sys.implementation.cache_tag, sys.maxsize) != ({sys.implementation.cache_tag!r}, {sys.maxsize}):\n"
     "    sys.exit('another version')\n"
-    "import httptools.parser\n"
+    "import blake3, httptools.parser\n"
 )
 # Those of the C library itself: a system has its own, or cannot run this Python at all.
 _C_LIBRARY = re.compile(r"(linux-vdso|ld-linux.*|lib(c|m|dl|rt|pthread|util|resolv|nsl|anl))\.so.*")

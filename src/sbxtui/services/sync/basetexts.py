@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Iterable
 
+from sbxguest.tree.entry import new_digest
 from sbxtui.services.sync.compare import MAX_TEXT_BYTES
 from sbxtui.services.sync.folder import SmallFiles
 from sbxtui.services.sync.model import Kind, Path
@@ -34,7 +34,7 @@ def _keep(pair: Pair, paths: list[Path]) -> None:
                 continue
             content = files.read(path, state.size_bytes)
             # It may be another one by now.
-            if content and b"\0" not in content and hashlib.sha256(content).digest() == digest:
+            if content and b"\0" not in content and new_digest(content).digest() == digest:
                 held[digest] = content
                 held_bytes += len(content)
             if held_bytes > _AT_ONCE_BYTES:

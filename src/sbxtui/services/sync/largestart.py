@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
 from sbxguest.tree import State
-from sbxguest.tree.entry import Stamp
+from sbxguest.tree.entry import Stamp, new_digest
 from sbxguest.tree.root import stamp_of
 from sbxguest.tree.trash import bytes_on_disk
 from sbxtui.core.errors import SbxError
@@ -41,7 +40,7 @@ def begun_name(root: str, path: Path, state: State) -> bytes:
 def _name(root: str, path: Path, stamp: Stamp) -> bytes:
     """As long as a digest, as which it passes."""
     figures = (stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns, stamp.inode)
-    return hashlib.sha256(b"\0".join((b"begun", os.fsencode(root), path, repr(figures).encode()))).digest()
+    return new_digest(b"\0".join((b"begun", os.fsencode(root), path, repr(figures).encode()))).digest()
 
 
 class LargeStart:

@@ -13,7 +13,7 @@ from sbxguest.tree import Outcome, Source
 from sbxguest.tree.entry import new_digest
 from sbxtui.core.errors import Conflict, Unsupported
 from sbxtui.core.text import counted, harmless_line
-from sbxtui.guest.tree import Step
+from sbxtui.guest.treebodies import Step
 from sbxtui.services.sync.compare import MAX_TEXT_BYTES, content_here, content_there
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.mergefile import common_version, merged_text

@@ -13,7 +13,8 @@ from sbxguest.tree import Op as WireOp
 from sbxguest.tree import Outcome, Result, Source, State
 from sbxguest.tree.frames import INLINE_BYTES, PACKED_BYTES
 from sbxtui.core.errors import Conflict, QuotaExceeded, Throttled
-from sbxtui.guest.tree import GuestTree, Step
+from sbxtui.guest.tree import GuestTree
+from sbxtui.guest.treebodies import Step
 from sbxtui.guest.treewire import BlobState
 from sbxtui.services.sync.ahead import one_ahead
 from sbxtui.services.sync.folder import Folder, SmallFiles

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 
 from sbxguest.tree import Outcome, Result, Source, Stamp, State
-from sbxtui.guest.tree import Step as GuestStep
+from sbxtui.guest.treebodies import Step as GuestStep
 from sbxtui.services.sync.intake import Intake
 from sbxtui.services.sync.model import Change, Kind, Mode, Op, Path, Side
 from sbxtui.services.sync.pair import Outcomes, Pair

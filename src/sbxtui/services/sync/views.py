@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sbxguest.tree import Kind, State
+from sbxguest.tree.entry import DIGEST_NAME
 from sbxtui.core.text import harmless_line, short_size
 from sbxtui.services.sync.model import Change, Op, Path
 from sbxtui.services.sync.review import may_run
@@ -175,7 +176,7 @@ def state_json(state: State | None) -> dict[str, object] | None:
     is_file = state.kind is Kind.FILE
     return {
         "kind": state.kind.value,
-        "sha256": state.content.hex() if is_file else None,
+        DIGEST_NAME: state.content.hex() if is_file else None,
         "target": shown(state.content) if state.kind is Kind.LINK else None,
         "executable": state.is_executable,
         "size_bytes": state.stamp.size_bytes if is_file and state.stamp is not None else None,
