@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -24,27 +25,37 @@ _FAR = SandboxId("microvm-bench")
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A folder to sync: how many files, in folders of how many, each how long."""
+    """A folder to sync: how many files, in folders of how many, each how long, of text or of noise."""
 
     words: str
     files: int
     per_folder: int
     size_bytes: int
+    is_text: bool = True
 
     def make(self, folder: Path) -> None:
-        """Make it, of text as compressible as hexadecimal digits are."""
-        numbers = random.Random(1)
+        """Make it."""
+        text, noise = _source_text() if self.is_text else b"", random.Random(1)
         for number in range(self.files):
             parent = folder / f"d{number // self.per_folder // 20}" / f"e{number // self.per_folder}"
             parent.mkdir(parents=True, exist_ok=True)
             with (parent / f"f{number}").open("wb") as file:
                 for start in range(0, self.size_bytes, MIB):
-                    file.write(numbers.randbytes(min(MIB, self.size_bytes - start) // 2).hex().encode())
+                    size_bytes = min(MIB, self.size_bytes - start)
+                    at = (number * self.size_bytes + start) % max(1, len(text) - MIB)
+                    file.write(text[at : at + size_bytes] or noise.randbytes(size_bytes))
+
+
+def _source_text() -> bytes:
+    """What people sync: what somebody wrote, which packs to a fourth. It is Python's own library."""
+    library = Path(sysconfig.get_path("stdlib"))
+    files = (path for path in library.rglob("*.py") if "-packages" not in str(path.relative_to(library)))
+    return b"".join(path.read_bytes() for path in sorted(files))
 
 
 SOURCE = Tree("2,000 files, 30 MB", 2_000, 8, 15_000)
 SMALL = Tree("20,000 files of 2 kB", 20_000, 10, 2_000)
-LARGE = Tree("one file of 500 MB", 1, 1, 500 * 10**6)
+LARGE = Tree("one file of 500 MB", 1, 1, 500 * 10**6, is_text=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from sbxguest.tree.codec import (
     ACCEPT_HEADER,
     CODEC_HEADER,
     CODECS,
-    DEFLATE,
     ZEROS,
-    ZEROS_DEFLATE,
+    ZEROS_ZSTD,
+    ZSTD,
     Opener,
     Packer,
     opener_of,
@@ -214,7 +214,7 @@ def _open_blob(tree: OpenTree, request: Request) -> BlobWriter:
         offset=request.whole("offset", 0),
         size_bytes=request.whole("size", 0),
         is_provisional=request.query.get("provisional") == "1",
-        is_sparse=request.headers.get(CODEC_HEADER, "") in (ZEROS, ZEROS_DEFLATE),
+        is_sparse=request.headers.get(CODEC_HEADER, "") in (ZEROS, ZEROS_ZSTD),
     )
 
 
@@ -233,9 +233,9 @@ async def read(request: Request) -> Response:
         raise WireError(400, "bad_request", f"`files` must be a list of at most {_MAX_READS}")
     stop = Stop()
     pieces = beating(content_pieces(tree, [_wanted(one) for one in files], stop), stop)
-    if request.headers.get(ACCEPT_HEADER) != DEFLATE:
+    if request.headers.get(ACCEPT_HEADER) != ZSTD:
         return _stream(pieces)
-    return Response(200, _packed(pieces), wire.FRAMES_TYPE, headers=((CODEC_HEADER, DEFLATE),))
+    return Response(200, _packed(pieces), wire.FRAMES_TYPE, headers=((CODEC_HEADER, ZSTD),))
 
 
 async def _packed(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

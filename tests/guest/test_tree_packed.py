@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import zlib
+import random
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbxguest.tree import BadRecord, Outcome, Source
-from sbxguest.tree.codec import CODEC_HEADER, DEFLATE, ZEROS, ZEROS_DEFLATE, Packer, counted_zeros, opener_of
+from sbxguest.tree.codec import CODEC_HEADER, ZEROS, ZEROS_ZSTD, ZSTD, Packer, counted_zeros, opener_of
+from sbxguest.tree.zstd import zstd
 from sbxtui.core.errors import UsageError
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.tree import GuestTree, Wanted
-from sbxtui.guest.treebodies import Step
+from sbxtui.guest.treebodies import Step, packed
 from tests.support.guest_process import GuestProcess
 from tests.support.relay import running_relay
 from tests.support.tree_side import mkdir, outcomes, put, put_known, sha, stream_of
@@ -38,14 +41,20 @@ async def far(client: GuestClient) -> GuestTree:
 
 @settings(deadline=None)
 @given(
-    st.sampled_from([DEFLATE, ZEROS, ZEROS_DEFLATE]),
+    st.sampled_from([ZSTD, ZEROS, ZEROS_ZSTD]),
     st.lists(st.binary(max_size=3000) | st.sampled_from([1, 5_000]).map(bytes), max_size=10),
     st.integers(1, 500),
+    st.integers(0, 10),
 )
-def test_what_is_packed_comes_out_again_however_it_is_cut(codec: str, pieces: list[bytes], step: int) -> None:
+def test_what_is_packed_comes_out_again_however_it_is_cut(
+    codec: str, pieces: list[bytes], step: int, easy: int
+) -> None:
     packer, opener = Packer(), opener_of(codec)
-    told = pieces if codec == DEFLATE else list(map(counted_zeros, pieces))
-    data = b"".join(told if codec == ZEROS else [*map(packer.feed, told), packer.end()])
+    told = pieces if codec == ZSTD else list(map(counted_zeros, pieces))
+    if codec != ZEROS:
+        begun = [packer.feed(piece) for piece in told[:easy]]
+        told = [*begun, packer.try_harder(), packer.try_harder(), *map(packer.feed, told[easy:]), packer.end()]
+    data = b"".join(told)
     chunks = [data[start : start + step] for start in range(0, len(data), step)]
     assert opener is not None and b"".join(opener.open(chunks)) == b"".join(pieces)
 
@@ -54,6 +63,18 @@ def test_very_many_zeros_come_in_pieces_that_are_never_large() -> None:
     opener = opener_of(ZEROS)
     assert opener is not None
     assert list(opener.open([counted_zeros(bytes(2 * MIB + 1))])) == [bytes(MIB), bytes(MIB), b"\0"]
+
+
+async def test_what_goes_slowly_is_packed_closer() -> None:
+    pieces, sent = [random.Random(1).randbytes(MIB // 4).hex().encode()] * 6, b""
+    async with aclosing(packed(in_pieces(b"".join(pieces), MIB // 2), ZSTD)) as told:
+        async for one in told:
+            sent += one
+            await asyncio.sleep(0.2)
+    first = zstd.ZstdDecompressor()
+    begun = first.decompress(sent)
+    assert first.eof and first.unused_data
+    assert begun + zstd.decompress(first.unused_data) == b"".join(pieces)
 
 
 async def test_a_packed_batch_arrives_whole(guest: GuestProcess, far: GuestTree) -> None:
@@ -112,13 +133,15 @@ async def test_contents_come_back_packed_from_far_away(guest: GuestProcess) -> N
     ("codec", "body"),
     [
         ("zip", b""),
-        ("deflate", b"nonsense"),
-        ("deflate", zlib.compress(stream_of([put(b"f", b"x")]))[:-20]),
-        ("deflate", zlib.compress(stream_of([put(b"f", b"x")])) + b"more"),
+        ("zstd", b"nonsense"),
+        ("zstd", zstd.compress(stream_of([put(b"f", b"x")]))[:-20]),
+        ("zstd", zstd.compress(stream_of([put(b"f", b"x")])) + b"more"),
+        # It wants more memory than we give.
+        ("zstd", zstd.compress(os.urandom(16 * MIB), options={zstd.CompressionParameter.window_log: 24})),
         # A thousand times as much as comes over the wire.
-        ("deflate", zlib.compress(bytes(200 * MIB))),
+        ("zstd", zstd.compress(bytes(200 * MIB))),
     ],
-    ids=["unknown", "nonsense", "cut", "too much", "bomb"],
+    ids=["unknown", "nonsense", "cut", "too much", "window", "bomb"],
 )
 async def test_a_packed_stream_that_lies_is_refused(
     guest: GuestProcess, client: GuestClient, codec: str, body: bytes
@@ -132,6 +155,6 @@ async def test_a_packed_stream_that_lies_is_refused(
 
 
 def test_what_comes_behind_a_packed_stream_is_an_error() -> None:
-    opener = opener_of(DEFLATE)
+    opener = opener_of(ZSTD)
     with pytest.raises(BadRecord):
-        list(opener.open([zlib.compress(b"x"), b"more"]) if opener is not None else ())
+        list(opener.open([zstd.compress(b"x"), b"more"]) if opener is not None else ())

@@ -26,9 +26,9 @@ from sbxguest.tree import Note, Record, Result
 from sbxguest.tree.codec import (
     ACCEPT_HEADER,
     CODEC_HEADER,
-    DEFLATE,
     ZEROS,
-    ZEROS_DEFLATE,
+    ZEROS_ZSTD,
+    ZSTD,
     opener_of,
 )
 from sbxguest.tree.entry import to_text
@@ -271,7 +271,7 @@ class GuestTree:
         wanted = [{"path": to_text(one.path), "digest": one.digest.hex()} for one in files]
         reader = ContentReader()
         ended = 0
-        fields = {ACCEPT_HEADER: DEFLATE} if self._is_far_away() else {}
+        fields = {ACCEPT_HEADER: ZSTD} if self._is_far_away() else {}
         body = json_body({"files": wanted})
         async with self._answer("POST", "read", "reading files", body, headers=fields) as answer:
             opener = opener_of(answer.headers.get(CODEC_HEADER, ""))
@@ -302,8 +302,8 @@ class GuestTree:
     ) -> tuple[AsyncIterable[bytes], Mapping[str, str]]:
         """A body as it is sent, with its headers: packed where sending takes longer than packing."""
         is_far = self._is_far_away()
-        best = (ZEROS_DEFLATE if is_far else ZEROS) if may_be_sparse else ""
-        for codec in (best, DEFLATE if is_far else ""):
+        best = (ZEROS_ZSTD if is_far else ZEROS) if may_be_sparse else ""
+        for codec in (best, ZSTD if is_far else ""):
             if codec in hello.codecs:
                 return packed(pieces, codec), {CODEC_HEADER: codec}
         return pieces, {}

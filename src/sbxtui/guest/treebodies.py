@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sbxguest.tree import Op
-from sbxguest.tree.codec import DEFLATE, ZEROS, Packer, counted_zeros
+from sbxguest.tree.codec import ZEROS, ZSTD, Packer, counted_zeros
 from sbxguest.tree.frames import BatchWriter, data_frames
 
 _SEND_BYTES = 256 * 1024
+# Less than 50 Mbit/s; and what of it is enough to know.
+_SLOW_BYTES_PER_S = 50e6 / 8
+_TOLD_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +36,42 @@ async def nothing() -> AsyncGenerator[bytes, None]:
 async def packed(pieces: AsyncIterable[bytes], codec: str) -> AsyncGenerator[bytes, None]:
     """A body as a codec of `sbxguest.tree.codec` has it."""
     packer = None if codec == ZEROS else Packer()
+    gauge = _Gauge()
     try:
         async for piece in pieces:
-            told = piece if codec == DEFLATE else counted_zeros(piece)
-            yield told if packer is None else await asyncio.to_thread(packer.feed, told)
+            told = piece if codec == ZSTD else counted_zeros(piece)
+            if packer is not None:
+                told = await asyncio.to_thread(packer.feed, told)
+            with gauge.timing(told):
+                yield told
+            if packer is not None and gauge.is_slow:
+                yield packer.try_harder()
         if packer is not None:
             yield packer.end()
     finally:
         # What is sent no further shall let go of its file now, not when somebody collects it.
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
+
+
+class _Gauge:
+    """How fast what is sent is taken."""
+
+    def __init__(self) -> None:
+        self._sent_bytes, self._took_s = 0, 0.0
+
+    @contextmanager
+    def timing(self, piece: bytes) -> Iterator[None]:
+        """The block ends when a piece is taken."""
+        began_s = time.monotonic()
+        yield
+        self._took_s += time.monotonic() - began_s
+        self._sent_bytes += len(piece)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether packing closer takes less time than what it saves would on the way."""
+        return self._sent_bytes > _TOLD_BYTES and self._sent_bytes < _SLOW_BYTES_PER_S * self._took_s
 
 
 async def batch_body(steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncGenerator[bytes, None]:

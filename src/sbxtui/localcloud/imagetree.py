@@ -25,8 +25,10 @@ from types import CodeType
 
 from sbxtui.core.errors import RuntimeUnavailable
 
-REQUIRED = ("sbxguest", "uvicorn", "httptools", "websockets", "blake3", "click", "h11")
-OPTIONAL = ("blake3", "zstandard", "isal")
+# The standard library has it since then.
+_ZSTD = () if sys.version_info >= (3, 14) else ("backports.zstd",)
+REQUIRED = ("sbxguest", "uvicorn", "httptools", "websockets", "blake3", *_ZSTD, "click", "h11")
+OPTIONAL = ("isal",)
 _LAYOUT = "3"
 _YOUNG_S = 3600.0
 # The launcher has its own name in the tree: the shell loop and the init in it are told apart from jobs by these paths.
@@ -144,7 +146,7 @@ def _build(parent: Path, sources: dict[str, Path]) -> ImageTree:
         compiled = {BOOT_NAME: _compiled(_BOOT_SOURCE, BOOT_NAME)}
         for name, source in sources.items():
             for file in _files(source):
-                target = building / name / file.relative_to(source)
+                target = building.joinpath(*name.split(".")) / file.relative_to(source)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, target)
                 if file.suffix == ".py":
