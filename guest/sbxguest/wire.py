@@ -126,7 +126,7 @@ def encode(frame: Frame) -> bytes:
 
 def head(frame_type: int, cursor: int, size_bytes: int) -> bytes:
     """What comes before a payload of so many bytes."""
-    return _HEAD.pack(frame_type, Channel.NONE, 0, size_bytes, cursor)
+    return _HEAD.pack(frame_type, 0, 0, size_bytes, cursor)
 
 
 def json_frame(frame_type: int, cursor: int, value: dict[str, object]) -> Frame:

@@ -47,37 +47,53 @@ def open_file(name: bytes, folder_fd: int) -> tuple[int, os.stat_result]:
 
 def is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:
     """Whether nobody wrote in between, as far as the stamps can tell. Also tells replaced files."""
-    return (before.st_ino, before.st_size, before.st_mtime_ns, before.st_ctime_ns) == (
-        after.st_ino,
-        after.st_size,
-        after.st_mtime_ns,
-        after.st_ctime_ns,
+    return (
+        before.st_ctime_ns == after.st_ctime_ns
+        and before.st_mtime_ns == after.st_mtime_ns
+        and before.st_size == after.st_size
+        and before.st_ino == after.st_ino
     )
 
 
-def digest_of(name: bytes, folder_fd: int, check: Callable[[], None]) -> tuple[bytes, os.stat_result, int]:
+def read_whole(name: bytes, folder_fd: int, check: Callable[[], None]) -> tuple[bytes, os.stat_result] | None:
+    """All of a file and what the disk says of it, in as few calls as there can be: there are very many small files.
+
+    None for one that is longer than 1 MiB, is no file, or was written meanwhile: `digest_of`, which takes the same,
+    looks closer.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    fd = os.open(name, READ_FLAGS, dir_fd=folder_fd)
+    try:
+        found = os.fstat(fd)
+        size_bytes = found.st_size
+        if size_bytes > _CHUNK_BYTES or not stat.S_ISREG(found.st_mode):
+            return None
+        # One byte more than there is: so the same call tells that it ends there.
+        content = os.read(fd, size_bytes + 1)
+        check()
+        return (content, found) if len(content) == size_bytes and is_unchanged(found, os.fstat(fd)) else None
+    finally:
+        os.close(fd)
+
+
+def digest_of(
+    name: bytes,
+    folder_fd: int,
+    check: Callable[[], None],
+    taker_of: Callable[[os.stat_result], Taker | None] = lambda found: None,
+) -> tuple[bytes, os.stat_result, int]:
     """The digest of a file, what the disk says of it, and the moment both are of, in nanoseconds since 1970.
 
     Args:
         name: In the folder.
         folder_fd: Of the folder.
         check: Called now and then; what it raises ends the reading.
+        taker_of: What it gives for a file that is longer than 1 MiB takes all that is read of it.
 
     Raises:
         OSError: It cannot be read. Unstable: It did not keep still.
-    """
-    return read_through(name, folder_fd, check)[:3]
-
-
-def read_through(
-    name: bytes,
-    folder_fd: int,
-    check: Callable[[], None],
-    taker_of: Callable[[os.stat_result], Taker | None] = lambda found: None,
-) -> tuple[bytes, os.stat_result, int, bytes]:
-    """The same as `digest_of`, and the beginning of the file: all of one that is no longer than 1 MiB.
-
-    What `taker_of` gives for a longer one, takes all that is read of it.
     """
     for _ in range(_TRIES):
         at_ns = time.time_ns()
@@ -90,7 +106,7 @@ def read_through(
             if size_bytes > len(first):
                 _read_on(fd, digest, first, before, check, taker_of(before))
             if is_unchanged(before, os.fstat(fd)):
-                return digest.digest(), before, at_ns, first
+                return digest.digest(), before, at_ns
         finally:
             os.close(fd)
     raise Unstable

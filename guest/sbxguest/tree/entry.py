@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from blake3 import blake3
 
@@ -27,11 +28,14 @@ RACY_NS = 2_000_000_000
 MAX_PATH_BYTES = 4095
 
 _STATE = struct.Struct(">BBHQqqQ")
+# The same without any figures.
+_NO_STAMP = struct.Struct(">BBH32x")
 # Where in a state its content begins.
 CONTENT_AT = _STATE.size
 _LENGTH = struct.Struct(">H")
 _NO_NAMES = frozenset((b"", b".", b".."))
 _EXECUTABLE, _HAS_STAMP, _RACY = 1, 2, 4
+_IXUSR = stat.S_IXUSR
 _NO_FIGURES = (0, 0, 0, 0)
 
 
@@ -111,9 +115,10 @@ class State(bytes):
         Raises:
             struct.error: A time of it is none that a record holds.
         """
-        flags = _HAS_STAMP | (_RACY if is_racy else 0) | (_EXECUTABLE if found.st_mode & stat.S_IXUSR else 0)
-        figures = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
-        return bytes.__new__(cls, _STATE.pack(_FILE_CODE, flags, len(digest), *figures) + digest)
+        flags = _HAS_STAMP | (_RACY if is_racy else 0) | (_EXECUTABLE if found.st_mode & _IXUSR else 0)
+        size_bytes, mtime_ns, ctime_ns, inode = found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+        head = _STATE.pack(_FILE_CODE, flags, len(digest), size_bytes, mtime_ns, ctime_ns, inode)
+        return bytes.__new__(cls, head + digest)
 
     @property
     def kind(self) -> Kind:
@@ -184,8 +189,7 @@ class State(bytes):
     def with_stamp(self, stamp: Stamp | None) -> State:
         """The same with this stamp."""
         if stamp is None:
-            content = self[_STATE.size :]
-            return State.packed(_STATE.pack(self[0], self[1] & _EXECUTABLE, len(content), *_NO_FIGURES) + content)
+            return State.packed(encode_goal(self))
         return State(self.kind, self.content, self.is_executable, stamp)
 
     def __eq__(self, other: object) -> bool:
@@ -206,8 +210,7 @@ class State(bytes):
         return f"State({self.kind}, {self.content!r}, {self.is_executable}, {self.stamp})"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A path and its state."""
 
     path: bytes
@@ -239,6 +242,11 @@ def new_digest(content: bytes = b"") -> blake3:
 def encode_state(state: State | None) -> bytes:
     """The bytes of a state; None is "nothing stands there"."""
     return _NOTHING if state is None else state
+
+
+def encode_goal(state: State) -> bytes:
+    """The same without its stamp, as what shall be has none."""
+    return _NO_STAMP.pack(state[0], state[1] & _EXECUTABLE, len(state) - _STATE.size) + state[_STATE.size :]
 
 
 def decode_state(data: bytes, at: int) -> tuple[State | None, int]:

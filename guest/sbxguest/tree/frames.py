@@ -166,13 +166,13 @@ class BatchWriter:
 
     def op(self, op: Op, packed: bytes = b"") -> bytes:
         """The next operation; `packed` is the whole content of an inline `PUT` of at most `PACKED_BYTES`."""
-        return self.encoded(encode_op(op), packed)
+        return b"".join(self.parts(encode_op(op), packed))
 
-    def encoded(self, record: bytes, packed: bytes = b"") -> bytes:
-        """The same for an operation that is encoded already."""
+    def parts(self, record: bytes, packed: bytes = b"") -> tuple[bytes, bytes, bytes]:
+        """The same, still apart, for an operation that is encoded already."""
         self._digest.update(record)
         self._count += 1
-        return b"".join((wire.head(_OP, self._count - 1, len(record) + len(packed)), record, packed))
+        return wire.head(_OP, self._count - 1, len(record) + len(packed)), record, packed
 
     def end(self) -> bytes:
         """The trailer."""

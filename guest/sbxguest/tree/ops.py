@@ -22,11 +22,15 @@ from sbxguest.tree.entry import (
     State,
     decode_path,
     decode_state,
+    encode_goal,
     encode_path,
     encode_state,
 )
 
 _HEAD = struct.Struct(">BBQ")
+# The same and the length of the path.
+_NEW_HEAD = struct.Struct(">BBQH")
+_NOTHING = encode_state(None)
 _RESULT = struct.Struct(">QBB")
 _NO_PATH = b"\0\0"
 
@@ -69,6 +73,11 @@ class Outcome(IntEnum):
 _OP_CODES = {kind: code for code, kind in enumerate(OpKind, start=1)}
 _OP_KINDS = {code: kind for kind, code in _OP_CODES.items()}
 _PUT_CODE = _OP_CODES[OpKind.PUT]
+# What makes an entry, by the first byte of its state.
+_MAKING_CODES = {
+    State(made)[0]: _OP_CODES[kind]
+    for made, kind in ((Kind.DIR, OpKind.MKDIR), (Kind.FILE, OpKind.PUT), (Kind.LINK, OpKind.LINK))
+}
 # Looking a member up by its number is slow, and there are as many as there are files.
 _SOURCES = {int(source): source for source in Source}
 _OUTCOMES = {int(outcome): outcome for outcome in Outcome}
@@ -130,10 +139,10 @@ def encode_op(op: Op) -> bytes:
     return head + encode_path(op.path) + known + encode_state(op.goal) + encode_state(op.expect)
 
 
-def encode_new(kind: OpKind, path: bytes, goal: State, size_bytes: int = 0) -> bytes:
-    """The same of one that makes something where nothing stands, with its content, if it has one, behind it."""
-    head = _HEAD.pack(_OP_CODES[kind], 0, size_bytes)
-    return b"".join((head, encode_path(path), _NO_PATH, goal, encode_state(None)))
+def encode_new(path: bytes, state: State, size_bytes: int = 0) -> bytes:
+    """The same of one that makes this where nothing stands; a file's content comes inline."""
+    head = _NEW_HEAD.pack(_MAKING_CODES[state[0]], Source.INLINE, size_bytes, len(path))
+    return b"".join((head, path, _NO_PATH, encode_goal(state), _NOTHING))
 
 
 def decode_op(data: bytes) -> tuple[Op, int]:

@@ -9,18 +9,21 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from sbxguest.tree.contents import Taker, Unstable, read_through
-from sbxguest.tree.entry import MAX_PATH_BYTES, Entry, Note, Record, State
+from sbxguest.tree.contents import Taker, Unstable, digest_of, read_whole
+from sbxguest.tree.entry import MAX_PATH_BYTES, Entry, Note, Record, State, new_digest
 from sbxguest.tree.ignore import Rules, TextSource
 from sbxguest.tree.report import code_of
 from sbxguest.tree.root import FOLDER_FLAGS, OWN_PREFIXES, Root, file_state, is_racy, join, look, split, state_of
 
 _OPEN_LEVELS = 64
 _RECORDS_AT_ONCE = 256
+# No disk has longer ones.
+_MAX_NAME_BYTES = 255
 # What `os.fsencode` asks for at each call.
 _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
@@ -46,7 +49,8 @@ class ScanOptions:
         doubted: Paths that are read again even if they changed so recently that this is no proof, either; None for all.
         unmet: A copy of `known`, where files that are as they were need not be listed: what is met is taken out of it.
         check: Called now and then; what it raises ends the scan.
-        keep: Called with each file that is read, its state, and its beginning: all of one that is no longer than 1 MiB.
+        take: Called with the path and state of each folder and link, and of each file that is read and is no longer
+            than 1 MiB, with its content, in the order of the records.
         taker_of: Called with the path of each longer one before it is read; what it gives takes all that is read.
     """
 
@@ -58,7 +62,7 @@ class ScanOptions:
     doubted: Collection[bytes] | None = None
     unmet: dict[bytes, State] | None = None
     check: Callable[[], None] = _go_on
-    keep: Callable[[bytes, State, bytes], None] | None = None
+    take: Callable[[bytes, State, bytes], None] | None = None
     taker_of: Callable[[bytes, os.stat_result], Taker | None] | None = None
 
 
@@ -76,7 +80,7 @@ def scan(root: Root, paths: Iterable[bytes] = (b"",), options: ScanOptions | Non
 
 
 def scan_by_lists(root: Root, paths: Iterable[bytes], options: ScanOptions) -> Iterator[list[Record]]:
-    """The same, some records at a time."""
+    """The same, some records of one folder at a time."""
     walk = _Walk(root, options)
     for path in _topmost(paths) if options.is_deep else sorted(set(paths)):
         yield from walk.at(path)
@@ -95,7 +99,7 @@ def _topmost(paths: Iterable[bytes]) -> Iterator[bytes]:
 class _Level:
     """A folder that is being gone through. `fd` is -1 while it is not held open.
 
-    `files` are those of its names that its listing calls files, if all of them are read.
+    `files` are those of its names that are read at once: its listing calls them files, and no rule leaves them out.
     """
 
     path: bytes
@@ -126,12 +130,22 @@ class _Walk:
     def _some(self, levels: list[_Level]) -> list[Record]:
         """What is next in the lowest folder: all of it, or up to a folder that is entered, or enough for once."""
         level = levels[-1]
-        above, unmet, rules = join(level.path, b""), self._options.unmet, level.rules
+        above, unmet, rules, files = join(level.path, b""), self._options.unmet, level.rules, level.files
         known_at = self._options.known.get
         may_fit = _may_always if rules.quick is None else rules.quick.may_fit
         records: list[Record] = []
         for name in level.names:
             path = above + name
+            if name in files:
+                try:
+                    record: Record = self._read(name, path, level.fd)
+                except (OSError, Unstable):
+                    # Reading it would have told all that a look tells; now that says why not.
+                    record = self._child(level, name, path, levels)
+                records.append(record)
+                if len(records) >= _RECORDS_AT_ONCE:
+                    return records
+                continue
             known = known_at(path) if unmet is None else unmet.pop(path, None)
             # Most files of a tree are as they were: nothing more is asked of these.
             if (
@@ -142,12 +156,8 @@ class _Walk:
                 if unmet is None:
                     records.append(Entry(path, known))
             elif not name.startswith(OWN_PREFIXES):
-                is_file = name in level.files and not may_fit(name)
-                # Reading it tells all that a look would; where that fails, a look says why.
-                record: Record | None = self._read_at_once(name, path, level.fd) if is_file else None
-                if record is None:
-                    self._options.check()
-                records.append(record or self._child(level, name, path, levels))
+                self._options.check()
+                records.append(self._child(level, name, path, levels))
                 if levels[-1] is not level:
                     return records
             if len(records) >= _RECORDS_AT_ONCE:
@@ -220,24 +230,22 @@ class _Walk:
             levels.append(self._enter(path, fd, found.st_ino, level.rules))
             if len(levels) > _OPEN_LEVELS:
                 _let_go(levels[-_OPEN_LEVELS - 1])
+        if self._options.take is not None and not stat.S_ISREG(found.st_mode):
+            self._options.take(path, state, b"")
         return Entry(path, state)
 
-    def _read_at_once(self, name: bytes, path: bytes, folder_fd: int) -> Entry | None:
-        if len(path) > MAX_PATH_BYTES or folder_fd < 0:
-            return None
-        try:
-            return self._read(name, path, folder_fd)
-        except (OSError, Unstable):
-            return None
-
     def _read(self, name: bytes, path: bytes, folder_fd: int) -> Entry:
-        if (taker_of := self._options.taker_of) is None:
-            digest, found, at_ns, first = read_through(name, folder_fd, self._options.check)
-        else:
-            digest, found, at_ns, first = read_through(name, folder_fd, self._options.check, partial(taker_of, path))
-        state = file_state(found, digest, at_ns)
-        if self._options.keep is not None:
-            self._options.keep(path, state, first)
+        options = self._options
+        at_ns = time.time_ns()
+        whole = read_whole(name, folder_fd, options.check)
+        if whole is None:
+            taker_of = (lambda _: None) if options.taker_of is None else partial(options.taker_of, path)
+            digest, found, at_ns = digest_of(name, folder_fd, options.check, taker_of)
+            return Entry(path, file_state(found, digest, at_ns))
+        content, found = whole
+        state = file_state(found, new_digest(content).digest(), at_ns)
+        if options.take is not None:
+            options.take(path, state, content)
         return Entry(path, state)
 
     def _can_wait(self, path: bytes, known: State, found: os.stat_result) -> bool:
@@ -248,22 +256,37 @@ class _Walk:
 
     def _enter(self, path: bytes, fd: int, inode: int, rules: Rules) -> _Level:
         try:
+            files: Iterable[bytes] = ()
             if self._options.has_digests and not self._options.known:
                 names, files = _names_and_files(fd)
             else:
-                names, files = sorted([name.encode(_ENCODING, _ERRORS) for name in os.listdir(fd)]), set()
-            texts = self._options.texts(path, fd, names)
-            return _Level(path, fd, inode, iter(names), rules.inside(path, texts) if texts else rules, files)
+                names = sorted([name.encode(_ENCODING, _ERRORS) for name in os.listdir(fd)])
+            if texts := self._options.texts(path, fd, names):
+                rules = rules.inside(path, texts)
+            return _Level(path, fd, inode, iter(names), rules, _plain(path, files, rules) if files else ())
         except BaseException:
             os.close(fd)
             raise
 
 
-def _names_and_files(fd: int) -> tuple[list[bytes], set[bytes]]:
+def _names_and_files(fd: int) -> tuple[list[bytes], list[bytes]]:
     """The names in a folder, and those that are of files."""
+    names, files = [], []
     with os.scandir(fd) as children:
-        found = [(one.name.encode(_ENCODING, _ERRORS), one.is_file(follow_symlinks=False)) for one in children]
-    return sorted([name for name, _ in found]), {name for name, is_file in found if is_file}
+        for one in children:
+            name = one.name.encode(_ENCODING, _ERRORS)
+            names.append(name)
+            if one.is_file(follow_symlinks=False):
+                files.append(name)
+    return sorted(names), files
+
+
+def _plain(folder: bytes, files: Iterable[bytes], rules: Rules) -> set[bytes]:
+    """Those of the files of a folder of which nothing has to be asked before they are read."""
+    if rules.quick is None or len(folder) + _MAX_NAME_BYTES >= MAX_PATH_BYTES:
+        return set()
+    may_fit = rules.quick.may_fit
+    return {name for name in files if not (may_fit(name) or name.startswith(OWN_PREFIXES))}
 
 
 def _may_always(_name: bytes) -> bool:

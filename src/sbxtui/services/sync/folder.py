@@ -96,23 +96,17 @@ class Folder:
         if gauge is not None:
             options = replace(options, check=gauge.check)
         if head_start is not None:
-            options = replace(options, keep=head_start.take_file, taker_of=head_start.large.taker_of)
-        return await self._scan((b"",), options, gauge, head_start), unmet.keys()
+            options = replace(options, take=head_start.take, taker_of=head_start.large.taker_of)
+        return await self._scan((b"",), options, gauge), unmet.keys()
 
     async def sizes(self) -> dict[Path, int]:
         """The length of each file; none is read."""
         records = await self._scan((b"",), ScanOptions(has_digests=False, texts=self.ignores.read))
         return sizes_in(records)
 
-    async def _scan(
-        self,
-        paths: Iterable[Path],
-        options: ScanOptions,
-        gauge: Gauge | None = None,
-        head_start: HeadStart | None = None,
-    ) -> list[Record]:
+    async def _scan(self, paths: Iterable[Path], options: ScanOptions, gauge: Gauge | None = None) -> list[Record]:
         try:
-            return await asyncio.to_thread(_listed, scan_by_lists(self.root, paths, options), gauge, head_start)
+            return await asyncio.to_thread(_listed, scan_by_lists(self.root, paths, options), gauge)
         except TreeError as exc:
             raise Conflict(f"the folder {exc.message}", details={"code": exc.code}) from exc
         except OSError as exc:
@@ -249,14 +243,10 @@ def _opened(path: str) -> Root:
         raise kind(f"cannot sync the folder {exc.message}", hint="name a folder that is there") from exc
 
 
-def _listed(
-    lists: Iterable[list[Record]], gauge: Gauge | None = None, head_start: HeadStart | None = None
-) -> list[Record]:
+def _listed(lists: Iterable[list[Record]], gauge: Gauge | None = None) -> list[Record]:
     records: list[Record] = []
     for some in lists:
         records += some
-        if head_start is not None:
-            head_start.take_others(some)
         if gauge is not None:
             gauge.see(some)
     return records

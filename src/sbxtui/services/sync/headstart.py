@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
-from sbxguest.tree import Note, OpKind, Record, Result, State
+from sbxguest.tree import Result, State
 from sbxguest.tree.frames import PACKED_BYTES, BatchWriter
 from sbxguest.tree.ops import encode_new
 from sbxtui.guest.tree import GuestTree
@@ -32,7 +32,6 @@ _PIECE_BYTES = 256 * 1024
 _RESULTS = 2_000
 # For so long after it was found empty, the sandbox's folder is taken to be: what is made there expects nothing.
 _FRESH_S = 1.0
-_PUT = OpKind.PUT
 
 
 class HeadStart:
@@ -71,38 +70,19 @@ class HeadStart:
         """Whether the sandbox's folder was found empty just now."""
         return self._loop.time() - self._found_s < _FRESH_S
 
-    def take_file(self, path: Path, state: State, content: bytes) -> None:
-        """A file that was read; `content` is its beginning. From any thread, as is `take_others`."""
-        size_bytes = state.size_bytes
-        if size_bytes > PACKED_BYTES or size_bytes != len(content) or not self._has_room(size_bytes):
+    def take(self, path: Path, state: State, content: bytes) -> None:
+        """What was found at a path; `content` is all that is in it, if it is a file. From any thread."""
+        size_bytes = len(content)
+        if self._is_full or size_bytes > PACKED_BYTES:
+            return
+        if len(self._states) >= self._max_ops or self.size_bytes + size_bytes > _MAX_BYTES:
+            self._is_full = True
             return
         self.size_bytes += size_bytes
-        goal = state.with_stamp(None)
-        self._take(path, goal, encode_new(_PUT, path, goal, size_bytes), content)
-
-    def take_others(self, records: Iterable[Record]) -> None:
-        """The folders and links among what was found; what is in a folder comes later."""
-        for record in records:
-            if isinstance(record, Note) or record.state.is_file_with_digest or not self._has_room(0):
-                continue
-            goal = record.state.with_stamp(None)
-            kind = OpKind.MKDIR if goal.is_dir else OpKind.LINK
-            self._take(record.path, goal, encode_new(kind, record.path, goal))
-
-    def _has_room(self, size_bytes: int) -> bool:
-        self._is_full = (
-            self._is_full
-            or (self._sending is not None and self._sending.done())
-            or len(self._states) >= self._max_ops
-            or self.size_bytes + size_bytes > _MAX_BYTES
-        )
-        return not self._is_full
-
-    def _take(self, path: Path, goal: State, op: bytes, content: bytes = b"") -> None:
-        self._states[path] = goal
-        said = self._writer.encoded(op, content)
-        self._gathered.append(said)
-        self._gathered_bytes += len(said)
+        self._states[path] = state
+        record = encode_new(path, state, size_bytes)
+        self._gathered += self._writer.parts(record, content)
+        self._gathered_bytes += len(record) + size_bytes
         if self._gathered_bytes >= _PIECE_BYTES:
             self._pass_on()
             with contextlib.suppress(RuntimeError):
@@ -125,7 +105,9 @@ class HeadStart:
         self._gathered.clear()
         self._gathered_bytes = 0
         # Counted, not kept: two threads that each add to one number lose some of it.
-        self._is_full = self._is_full or sum(map(len, tuple(self._waiting))) > _WAITING_BYTES
+        waiting_bytes = sum(map(len, tuple(self._waiting)))
+        is_over = self._sending is not None and self._sending.done()
+        self._is_full = self._is_full or is_over or waiting_bytes > _WAITING_BYTES
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         while True:
@@ -143,16 +125,27 @@ class HeadStart:
         Args:
             changes: What is to be made in the sandbox, in order.
         """
-        planned = [one for one in changes if one.path in self._states]
-        if self._sending is None or self._sending.done() or not self._is_as_planned(planned):
+        planned, rest = self._sorted_out(changes)
+        if self._sending is None or self._sending.done() or len(planned) != len(self._states):
             await self._drop_batch()
             return list(changes)
         self._pass_on()
         self._is_whole = True
         self._bell.set()
-        change_at = {one.path: one for one in planned}
-        self._changes = [change_at[path] for path in self._states]
-        return [one for one in changes if one.path not in self._states]
+        self._changes = [planned[path] for path in self._states]
+        return rest
+
+    def _sorted_out(self, changes: Sequence[Change]) -> tuple[dict[Path, Change], list[Change]]:
+        """Those that make just what is on its way, and those of which nothing is on its way."""
+        planned: dict[Path, Change] = {}
+        rest: list[Change] = []
+        for one in changes:
+            state = self._states.get(one.path)
+            if state is None:
+                rest.append(one)
+            elif one.side is Side.GUEST and one.expect is None and state.is_exactly(one.entry):
+                planned[one.path] = one
+        return planned, rest
 
     async def made(self) -> AsyncGenerator[list[Made], None]:
         """What became of each change, some at a time, while others are made.
@@ -187,11 +180,6 @@ class HeadStart:
     async def arrived(self) -> int:
         """How many bytes of content are there, when all that was sent is."""
         return (self.size_bytes if self._is_whole else 0) + await self.large.settle()
-
-    def _is_as_planned(self, planned: Sequence[Change]) -> bool:
-        return len(planned) == len(self._states) and all(
-            one.side is Side.GUEST and one.expect is None and one.entry == self._states[one.path] for one in planned
-        )
 
     async def drop(self) -> None:
         """Have nothing of it made. Safe to repeat."""
