@@ -316,12 +316,12 @@ def decode_path(data: bytes, at: int) -> tuple[bytes, int]:
     start = at + _LENGTH.size
     if start > len(data):
         raise BadRecord("a record is cut off")
-    (length,) = _LENGTH.unpack_from(data, at)
-    path = data[start : start + length]
-    if len(path) != length:
+    end = start + (data[at] << 8 | data[at + 1])
+    if end > len(data):
         raise BadRecord("a record is cut off")
+    path = data[start:end]
     check_path(path)
-    return path, start + length
+    return path, end
 
 
 def check_path(path: bytes) -> None:

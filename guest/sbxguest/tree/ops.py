@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from sbxguest.tree.entry import (
+    CONTENT_AT,
     DIGEST_BYTES,
     BadRecord,
     Kind,
@@ -33,6 +33,10 @@ _NEW_HEAD = struct.Struct(">BBQH")
 _NOTHING = encode_state(None)
 _RESULT = struct.Struct(">QBB")
 _NO_PATH = b"\0\0"
+_NOTHING = encode_state(None)
+# Behind the path of a file that comes with its digest: no known path, and how such a goal begins.
+_FILE_GOALS = tuple(_NO_PATH + State(Kind.FILE, bytes(DIGEST_BYTES), bit)[:4] for bit in (False, True))
+_FILE_GOAL_BYTES, _FILE_GOAL_START_BYTES = CONTENT_AT + DIGEST_BYTES, len(_FILE_GOALS[0])
 
 
 class OpKind(StrEnum):
@@ -91,8 +95,7 @@ _GOAL_KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """One step on a tree, made only while what is expected stands at its path.
 
     Attributes:
@@ -157,17 +160,21 @@ def decode_op(data: bytes) -> tuple[Op, int]:
     if code not in _OP_KINDS or source not in _SOURCES:
         raise BadRecord("an operation of an unknown kind")
     path, at = decode_path(data, _HEAD.size)
+    goal_at = at + len(_NO_PATH)
+    expect_at = goal_at + _FILE_GOAL_BYTES
+    end = expect_at + CONTENT_AT
+    # Nearly all that an empty folder is sent is such a file, where nothing is expected: it is told by its bytes.
+    if code == _PUT_CODE and data[at : at + _FILE_GOAL_START_BYTES] in _FILE_GOALS and data[expect_at:end] == _NOTHING:
+        return Op(OpKind.PUT, path, State.packed(data[goal_at:expect_at]), None, size_bytes, _SOURCES[source]), end
     known_path = b""
-    if data[at : at + 2] == _NO_PATH:
-        at += 2
+    if data[at:goal_at] == _NO_PATH:
+        at = goal_at
     else:
         known_path, at = decode_path(data, at)
     goal, at = decode_state(data, at)
     expect, at = decode_state(data, at)
     op = Op(_OP_KINDS[code], path, goal, expect, size_bytes, _SOURCES[source], known_path)
-    # What is put, mostly, is a file with its digest.
-    if not (code == _PUT_CODE and goal is not None and goal.is_file_with_digest):
-        check_op(op)
+    check_op(op)
     return op, at
 
 
