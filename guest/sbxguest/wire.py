@@ -20,8 +20,8 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 GENERATION = 2
 FEATURES = (
@@ -98,8 +98,7 @@ class BadFrame(ValueError):
     """The bytes are no frame stream, or a frame is larger than any sender makes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame. `cursor` is where DATA or GAP starts, and the log's end for HEARTBEAT and EXIT."""
 
     type: int
