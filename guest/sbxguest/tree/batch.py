@@ -233,25 +233,29 @@ class Batch:
 
     def _take_in(self, pending: _Pending, goal: State, content: bytes | None) -> None:
         """Keep a content, or begin to if it is still to come (None)."""
+        op = pending.op
+        try:
+            if content is not None and op.expect is None:
+                pending.built = self._folders.file(op.path, content, goal)
+            if pending.built is None:
+                self._keep(pending, goal, content)
+        except TreeError as exc:
+            pending.problem = exc.code
+        except OSError as exc:
+            pending.problem = code_of(exc)
+
+    def _keep(self, pending: _Pending, goal: State, content: bytes | None) -> None:
+        """Put a content into the stage by itself, or begin to."""
         stage, make_room, dress = self._applier.stage, self._blobs.make_room, self._applier.dress
 
         def dressed(fd: int) -> None:
             dress(fd, goal.is_executable)
 
-        try:
-            if content is not None:
-                if pending.op.expect is None:
-                    pending.built = self._folders.file(pending.op.path, content, goal)
-                    if pending.built is not None:
-                        return
-                pending.content = kept(stage, content, goal.content, make_room, dressed)
-                return
-            self._incoming = Incoming(stage, goal.content, pending.op.size_bytes, make_room)
-            self._incoming.dress(dressed)
-        except TreeError as exc:
-            pending.problem = exc.code
-        except OSError as exc:
-            pending.problem = code_of(exc)
+        if content is not None:
+            pending.content = kept(stage, content, goal.content, make_room, dressed)
+            return
+        self._incoming = Incoming(stage, goal.content, pending.op.size_bytes, make_room)
+        self._incoming.dress(dressed)
 
     def _data(self, piece: bytes) -> None:
         if self._incoming is None:

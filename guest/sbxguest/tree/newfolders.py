@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sbxguest.tree.entry import State, new_digest
 from sbxguest.tree.root import FOLDER_FLAGS, file_state, look, split, state_of
@@ -16,6 +17,23 @@ from sbxguest.tree.stage import Stage, write_all
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_MODE, _FILE_MODE, _PROGRAM_MODE = 0o755, 0o644, 0o755
+
+
+@dataclass(slots=True, eq=False)
+class _Folder:
+    """A folder that is built.
+
+    Attributes:
+        place: Where, below `incoming`.
+        made: What stands in it and in those it is built with, by path; one for the outermost and all within.
+        is_outermost: Whether it is the one that is put in its place.
+        is_in_place: Whether it stands where it belongs.
+    """
+
+    place: bytes
+    made: dict[bytes, State]
+    is_outermost: bool
+    is_in_place: bool = False
 
 
 class NewFolders:
@@ -33,47 +51,51 @@ class NewFolders:
         self._stage = stage
         self._own = own
         self._make_room = make_room
-        self._names: dict[bytes, bytes] = {}
-        self._tops: dict[bytes, list[tuple[bytes, State]]] = {}
-        self._top: dict[bytes, bytes] = {}
-        self._in_place: set[bytes] = set()
-        self._held: tuple[bytes, int] = (b"", -1)
+        self._folders: dict[bytes, _Folder] = {}
+        self._held: tuple[_Folder | None, int] = (None, -1)
 
     def holds(self, folder: bytes) -> bool:
         """Whether a folder is being built here."""
-        return folder in self._names
+        return folder in self._folders
 
     def is_in_place(self, folder: bytes) -> bool:
         """Whether a folder that was built here stands where it belongs."""
-        return folder in self._in_place
+        built = self._folders.get(folder)
+        return built is not None and built.is_in_place
 
     def name_of(self, path: bytes) -> str:
         """The name in `incoming` of what was built for a path."""
+        built = self._folders.get(path)
+        if built is not None:
+            return os.fsdecode(built.place)
         folder, name = split(path)
-        return os.fsdecode(self._names.get(path) or self._names[folder] + b"/" + name)
+        return os.fsdecode(self._folders[folder].place + b"/" + name)
 
     def folder(self, path: bytes) -> State | None:
         """Begin a folder; None if it has to be made by itself."""
-        if path in self._names:
+        if path in self._folders:
             return None
-        above, name = split(path)
-        is_within = above in self._names
-        top = self._top[above] if is_within else path
-        place = self._names[above] + b"/" + name if is_within else self._stage.new_name().encode()
+        folder, name = split(path)
+        above = self._folders.get(folder)
+        if above is None:
+            built = _Folder(self._stage.new_name().encode(), {}, is_outermost=True)
+        else:
+            built = _Folder(above.place + b"/" + name, above.made, is_outermost=False)
         try:
-            os.mkdir(place, _FOLDER_MODE, dir_fd=self._stage.incoming_fd)
+            os.mkdir(built.place, _FOLDER_MODE, dir_fd=self._stage.incoming_fd)
         except OSError:
             return None
-        self._names[path], self._top[path] = place, top
-        self._tops.setdefault(top, [])
         try:
-            fd = self._opened(path)
+            fd = self._opened(built)
             self._own(fd)
-            found = os.fstat(fd)
+            state = state_of(os.fstat(fd), name, fd)
         except OSError:
-            self._forget(path)
+            self._leave()
+            with contextlib.suppress(OSError):
+                os.rmdir(built.place, dir_fd=self._stage.incoming_fd)
             return None
-        return self._noted(path, top, state_of(found, name, fd))
+        self._folders[path] = built
+        return _noted(built, path, state)
 
     def file(self, path: bytes, content: bytes, goal: State) -> State | None:
         """Make a file in a folder that is being built; None if it has to be made by itself, or is another content.
@@ -82,12 +104,13 @@ class NewFolders:
             OSError: The disk refuses. Nothing is left of it then.
         """
         folder, _, name = path.rpartition(b"/")
-        if folder not in self._names:
+        built = self._folders.get(folder)
+        if built is None:
             return None
         digest = new_digest(content).digest()
         if digest != goal.content:
             return None
-        folder_fd = self._opened(folder)
+        folder_fd = self._opened(built)
         mode = _PROGRAM_MODE if goal.is_executable else _FILE_MODE
         try:
             fd = os.open(name, _CREATE_FLAGS, mode, dir_fd=folder_fd)
@@ -108,16 +131,17 @@ class NewFolders:
             os.close(fd)
         # Nobody else has seen it yet, and this look was before anybody can.
         state = file_state(found, digest, is_exact=self._stage.has_exact_times)
-        self._tops[self._top[folder]].append((path, state))
+        built.made[path] = state
         return state
 
     def link(self, path: bytes, target: bytes) -> State | None:
         """Make a link in a folder that is being built; None if it has to be made by itself."""
         folder, name = split(path)
+        built = self._folders[folder]
         try:
-            folder_fd = self._opened(folder)
+            folder_fd = self._opened(built)
             os.symlink(target, name, dir_fd=folder_fd)
-            return self._noted(path, self._top[folder], state_of(look(name, folder_fd), name, folder_fd))
+            return _noted(built, path, state_of(look(name, folder_fd), name, folder_fd))
         except OSError:
             return None
 
@@ -129,50 +153,43 @@ class NewFolders:
             move: Gives what has that name in `incoming` the folder's place.
             on_made: Told what will stand there, before it does: whoever sees it then knows that it is ours.
         """
-        above, _ = split(path)
-        if above in self._in_place:
-            self._in_place.add(path)
+        built = self._folders[path]
+        if self.is_in_place(split(path)[0]):
+            built.is_in_place = True
             return True
         self._leave()
-        for one, state in self._tops.get(path, ()):
-            on_made(one, state)
+        if built.is_outermost:
+            for one, state in built.made.items():
+                on_made(one, state)
         try:
-            move(self.name_of(path))
+            move(os.fsdecode(built.place))
         except OSError:
             return False
-        self._in_place.add(path)
+        built.is_in_place = True
         return True
 
     def drop(self) -> None:
         """Forget all of it that is not in its place."""
         self._leave()
-        for top in self._tops:
-            if top not in self._in_place:
-                self._stage.drop_all(self.name_of(top))
-        for known in (self._names, self._tops, self._top):
-            known.clear()
+        for built in self._folders.values():
+            if built.is_outermost and not built.is_in_place:
+                self._stage.drop_all(os.fsdecode(built.place))
+        self._folders.clear()
 
-    def _noted(self, path: bytes, top: bytes, state: State | None) -> State | None:
-        if state is not None:
-            self._tops[top].append((path, state))
-        return state
-
-    def _forget(self, path: bytes) -> None:
-        self._leave()
-        with contextlib.suppress(OSError):
-            os.rmdir(self._names[path], dir_fd=self._stage.incoming_fd)
-        del self._names[path], self._top[path]
-        if not self._tops.get(path, True):
-            del self._tops[path]
-
-    def _opened(self, folder: bytes) -> int:
-        if self._held[1] < 0 or self._held[0] != folder:
+    def _opened(self, built: _Folder) -> int:
+        if self._held[0] is not built:
             self._leave()
-            self._held = (folder, os.open(self._names[folder], FOLDER_FLAGS, dir_fd=self._stage.incoming_fd))
+            self._held = (built, os.open(built.place, FOLDER_FLAGS, dir_fd=self._stage.incoming_fd))
         return self._held[1]
 
     def _leave(self) -> None:
-        path, fd = self._held
+        fd = self._held[1]
         if fd >= 0:
             os.close(fd)
-        self._held = (path, -1)
+        self._held = (None, -1)
+
+
+def _noted(built: _Folder, path: bytes, state: State | None) -> State | None:
+    if state is not None:
+        built.made[path] = state
+    return state
