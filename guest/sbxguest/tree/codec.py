@@ -24,7 +24,7 @@ CODEC_HEADER = "x-sbx-codec"
 # Says what the body of the answer may be packed with.
 ACCEPT_HEADER = "x-sbx-accept-codec"
 # Under some 50 Mbit/s the closer one takes less time in all.
-_LEVEL, _HARD_LEVEL = 1, 3
+_LEVEL, _HARD_LEVEL = 1, 7
 # 8 MiB; neither level needs as much.
 _WINDOW_LOG = 23
 _MAX_PIECE_BYTES = 1024 * 1024
