@@ -28,7 +28,8 @@ RACY_NS = 2_000_000_000
 MAX_PATH_BYTES = 4095
 
 _STATE = struct.Struct(">BBHQqqQ")
-# The same without any figures.
+_SIZE = struct.Struct(">4xQ")
+# A state without any figures.
 _NO_STAMP = struct.Struct(">BBH32x")
 # Where in a state its content begins.
 CONTENT_AT = _STATE.size
@@ -156,7 +157,7 @@ class State(bytes):
     @property
     def size_bytes(self) -> int:
         """How long a file is, as far as that is known."""
-        return int(_STATE.unpack_from(self)[3])
+        return int(_SIZE.unpack_from(self)[0])
 
     def is_still(self, found: os.stat_result, *, can_be_racy: bool = False) -> bool:
         """Whether what the disk says proves that this stands there: a file whose content is known, or a folder.
@@ -197,7 +198,8 @@ class State(bytes):
             return True
         if not isinstance(other, State):
             return NotImplemented
-        return not (self[1] ^ other[1]) & _EXECUTABLE and self.has_content_of(other)
+        is_alike = self[0] == other[0] and not (self[1] ^ other[1]) & _EXECUTABLE
+        return is_alike and self[CONTENT_AT:] == other[CONTENT_AT:]
 
     def __ne__(self, other: object) -> bool:
         # Else that of bytes counts, to which stamps are bytes like others.

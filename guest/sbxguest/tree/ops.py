@@ -77,14 +77,16 @@ class Outcome(IntEnum):
 _OP_CODES = {kind: code for code, kind in enumerate(OpKind, start=1)}
 _OP_KINDS = {code: kind for kind, code in _OP_CODES.items()}
 _PUT_CODE = _OP_CODES[OpKind.PUT]
-# What makes an entry, by the first byte of its state.
-_MAKING_CODES = {
-    State(made)[0]: _OP_CODES[kind]
-    for made, kind in ((Kind.DIR, OpKind.MKDIR), (Kind.FILE, OpKind.PUT), (Kind.LINK, OpKind.LINK))
-}
 # Looking a member up by its number is slow, and there are as many as there are files.
 _SOURCES = {int(source): source for source in Source}
 _OUTCOMES = {int(outcome): outcome for outcome in Outcome}
+# By the first byte of a state.
+_MAKERS = {
+    State(Kind.DIR)[0]: OpKind.MKDIR,
+    State(Kind.FILE)[0]: OpKind.PUT,
+    State(Kind.LINK)[0]: OpKind.LINK,
+}
+_MAKER_CODES = {first: _OP_CODES[kind] for first, kind in _MAKERS.items()}
 _GOAL_KINDS = {
     OpKind.MKDIR: Kind.DIR,
     OpKind.PUT: Kind.FILE,
@@ -135,6 +137,11 @@ class Result(NamedTuple):
     code: str = ""
 
 
+def maker_of(state: State) -> OpKind:
+    """What makes this where nothing stands."""
+    return _MAKERS[state[0]]
+
+
 def encode_op(op: Op) -> bytes:
     """The bytes of an operation, without its content."""
     head = _HEAD.pack(_OP_CODES[op.kind], op.source, op.size_bytes)
@@ -144,7 +151,7 @@ def encode_op(op: Op) -> bytes:
 
 def encode_new(path: bytes, state: State, size_bytes: int = 0) -> bytes:
     """The same of one that makes this where nothing stands; a file's content comes inline."""
-    head = _NEW_HEAD.pack(_MAKING_CODES[state[0]], Source.INLINE, size_bytes, len(path))
+    head = _NEW_HEAD.pack(_MAKER_CODES[state[0]], Source.INLINE, size_bytes, len(path))
     return b"".join((head, path, _NO_PATH, encode_goal(state), _NOTHING))
 
 

@@ -38,11 +38,12 @@ class Gauge:
         self._places: Counter[Path] = Counter()
 
     def see(self, records: list[Record]) -> None:
-        """More entries."""
+        """More entries, all of one folder."""
         self._count += len(records)
-        for record in records:
-            first, slash, _ = record.path.partition(b"/")
-            self._places[first + slash] += 1
+        in_root = [record.path for record in records if b"/" not in record.path]
+        self._places.update(in_root)
+        if len(in_root) < len(records):
+            self._places[records[-1].path.partition(b"/")[0] + b"/"] += len(records) - len(in_root)
 
     def check(self) -> None:
         """Tell, if it is time to; called often, also while one large file is read."""

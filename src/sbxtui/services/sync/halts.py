@@ -6,11 +6,11 @@ A halt changes nothing on either side and forgets nothing; a person decides what
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sbxtui.core.text import counted, harmless_line, short_size
-from sbxtui.services.sync.model import Listing, Op, Path, Plan, Side, State
+from sbxtui.services.sync.model import Change, Listing, Op, Path, Plan, Side, State
 from sbxtui.services.sync.status import entries_of, shown
 from sbxtui.store.ancestors import Taken
 
@@ -18,6 +18,7 @@ FIRST_DELETES = "first_contact_deletes"
 LARGE_SEED = "large_seed"
 MANY_DELETES = "many_local_deletes"
 _NOTHING = Taken()
+_REMOVALS = (Op.DELETE, Op.RMDIR)
 _MIN_LOCAL_DELETES = 50
 _MAX_LOCAL_DELETES_SHARE = 0.25
 # Of a small tree, nearly all.
@@ -73,13 +74,14 @@ def find_halts(
         now: The roots that were listed.
         taken: What came to this machine by itself since a person looked last.
     """
+    removals = [change for change in planned.changes if change.op in _REMOVALS]
     return tuple(
         [
             *_other_roots(agreed, now),
-            *_first_contact(agreed, planned),
+            *_first_contact(agreed, removals),
             *_listings(Side.LOCAL, "this machine's folder", base, local),
             *_listings(Side.GUEST, "the sandbox's folder", base, guest),
-            *_too_many_deletes(base, planned, taken),
+            *_too_many_deletes(base, removals, taken),
         ]
     )
 
@@ -120,13 +122,12 @@ def _other_roots(agreed: Roots | None, now: Roots) -> Iterator[Halt]:
             yield Halt(f"{place}_root_replaced", f"{name} is another one than the one that was synced")
 
 
-def _first_contact(agreed: Roots | None, planned: Plan) -> Iterator[Halt]:
+def _first_contact(agreed: Roots | None, removals: Sequence[Change]) -> Iterator[Halt]:
     """Only a mirror deletes at first contact, and then nobody has seen yet what it takes away."""
-    gone = sum(change.op in (Op.DELETE, Op.RMDIR) for change in planned.changes)
-    if agreed is None and gone:
+    if agreed is None and removals:
         yield Halt(
             FIRST_DELETES,
-            f"{entries_of(gone)} that only the sandbox has would be deleted",
+            f"{entries_of(len(removals))} that only the sandbox has would be deleted",
         )
 
 
@@ -141,12 +142,12 @@ def _listings(side: Side, name: str, base: Mapping[Path, State], listing: Listin
         yield Halt(f"{side.value}_unreadable", f"{entries_of(len(listing.unknown))} of {name} cannot be read")
 
 
-def _too_many_deletes(base: Mapping[Path, State], planned: Plan, taken: Taken) -> Iterator[Halt]:
+def _too_many_deletes(base: Mapping[Path, State], removals: Iterable[Change], taken: Taken) -> Iterator[Halt]:
     """Only towards this machine: what was deleted here was deleted by its owner, and the listing proved it.
 
     Deletions that come one by one count together, but for those of what was not there when a person looked last.
     """
-    now = frozenset(one.path for one in planned.changes if one.side is Side.LOCAL and one.op in (Op.DELETE, Op.RMDIR))
+    now = frozenset(one.path for one in removals if one.side is Side.LOCAL)
     if not now:
         return
     since = (now - taken.added) | taken.gone

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from typing import NamedTuple
 
 from sbxguest.tree import Kind as Kind
 from sbxguest.tree import OpKind
@@ -79,8 +80,7 @@ class Side(Enum):
     GUEST = "guest"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One step on one side. It is made only while `expect` is what stands there; None: nothing does."""
 
     side: Side

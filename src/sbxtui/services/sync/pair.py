@@ -219,11 +219,9 @@ class Pair:
 
     def _contents(self, planned: Plan) -> dict[Path, int]:
         """The files that would be sent, with their sizes."""
-        return {
-            one.path: size_of(self.local.states.get(one.path))
-            for one in planned.changes
-            if one.side is Side.GUEST and one.op is Op.PUT
-        }
+        state_at, side, put = self.local.states.get, Side.GUEST, Op.PUT
+        puts = [one.path for one in planned.changes if one.op is put and one.side is side]
+        return {path: size_of(state_at(path)) for path in puts}
 
     def _guest_root(self) -> str:
         hello = self.hello

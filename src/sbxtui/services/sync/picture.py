@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sbxguest.tree import Note, Record, State
+from sbxguest.tree import Entry, Note, Record, State
 from sbxtui.services.sync.model import Listing, Path, ancestors, parent_of, tree_key
 
 _IGNORED = "ignored"
@@ -43,6 +43,8 @@ class Picture:
             records: What was found; what is as it was need not be there.
             gone: What stands there no more.
         """
+        if not self.states:
+            return self._take_first(records)
         noted = self.notes.items()
         self.notes = {}
         changed = set(gone)
@@ -60,10 +62,18 @@ class Picture:
             if before is None or not one.state.is_exactly(before):
                 if before is None or before != one.state:
                     changed.add(one.path)
-                # Copies: a listing goes as a whole then, and leaves no holes in memory that nothing else fits in.
-                self.put(memoryview(one.path).tobytes(), State.packed(one.state))
+                self.put(*_copied(one))
         self.is_complete = True
         return changed.union(path for path, _ in noted ^ self.notes.items())
+
+    def _take_first(self, records: Iterable[Record]) -> set[Path]:
+        """The same where nothing stood: what a listing names in it, a folder always before what is in that."""
+        noted = self.notes.items()
+        self.notes = {one.path: one.code for one in records if isinstance(one, Note)}
+        self.states = dict(_copied(one) for one in records if not isinstance(one, Note))
+        self._children = Counter(map(parent_of, self.states))
+        self.is_complete = True
+        return self.states.keys() | {path for path, _ in noted ^ self.notes.items()}
 
     def take(self, paths: Iterable[Path], records: Iterable[Record], above: Iterable[Record]) -> None:
         """What stands at `paths` and below, from a listing of just these that came to its end.
@@ -85,7 +95,7 @@ class Picture:
 
     def put(self, path: Path, state: State | None) -> None:
         """What stands at one path now. Below what is no folder nothing stands."""
-        if state is None or not state.is_dir:
+        if (state is None or not state.is_dir) and self._children.get(path):
             for one in self.below(path):
                 self._remove(one)
         if state is None:
@@ -145,6 +155,11 @@ class Picture:
 
 def _is_folder(record: Record | None) -> bool:
     return record is not None and not isinstance(record, Note) and record.state.is_dir
+
+
+def _copied(entry: Entry) -> tuple[Path, State]:
+    """Copies: a listing goes as a whole then, and leaves no holes in memory that nothing else fits in."""
+    return memoryview(entry.path).tobytes(), State.packed(entry.state)
 
 
 def below(folders: Collection[Path], paths: Iterable[Path]) -> Iterator[Path]:

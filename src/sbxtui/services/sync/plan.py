@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from sbxguest.tree.ops import maker_of
 from sbxtui.services.sync.model import (
     DIR,
     Change,
@@ -57,13 +58,9 @@ def _is_beside(path: Path, entries: Mapping[Path, State]) -> bool:
 
 def _everything(local: Listing) -> Plan:
     """What the planner comes to where only this machine has something: there is nothing to weigh."""
-    entries = local.entries
-    return Plan(
-        changes=tuple(
-            Change(Side.GUEST, _making(None, state := entries[path]), path, state, None)
-            for path in sorted(entries, key=tree_key)
-        )
-    )
+    entries, side = local.entries, Side.GUEST
+    in_order = [(path, entries[path]) for path in sorted(entries, key=tree_key)]
+    return Plan(changes=tuple([Change(side, maker_of(state), path, state, None) for path, state in in_order]))
 
 
 @dataclass(slots=True)
@@ -265,8 +262,5 @@ def _state(side: Side, node: _Node) -> tuple[State | None, State | None]:
 
 
 def _making(now: State | None, goal: State) -> Op:
-    if goal.is_dir:
-        return Op.MKDIR
-    if now is not None and now.has_content_of(goal):
-        return Op.CHMOD
-    return Op.PUT if goal.kind == "file" else Op.LINK
+    is_kept = now is not None and not goal.is_dir and now.has_content_of(goal)
+    return Op.CHMOD if is_kept else maker_of(goal)
