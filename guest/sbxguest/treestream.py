@@ -99,8 +99,8 @@ def result_pieces(tree: OpenTree, batch: Batch, stop: Stop) -> Generator[bytes, 
     """Make the operations of a batch; what was made when nobody reads any more stays made, and is in its journal."""
     writer = result_writer()
     try:
-        for result in batch.results(tree.own_writes.note):
-            yield writer.add(result)
+        for some in batch.results(tree.own_writes.note):
+            yield b"".join(map(writer.add, some))
             stop.check()
         yield writer.end()
     finally:

@@ -18,6 +18,7 @@ from tests.support.tree_side import (
     delete,
     file,
     link,
+    made_of,
     mkdir,
     outcomes,
     put,
@@ -65,7 +66,7 @@ def _is_all_there(folder: Path) -> bool:
 def test_a_folder_comes_with_all_in_it_and_the_stamps_that_were_told_are_those_it_has(side: TreeSide) -> None:
     batch = _whole(side, TREE)
     assert not (side.folder / "d").exists()
-    results = list(batch.results())
+    results = made_of(batch)
     batch.abort()
     assert outcomes(results) == [DONE] * len(TREE) and _is_all_there(side.folder)
     assert (side.folder / "d/l").readlink() == Path("f")
@@ -82,7 +83,7 @@ def test_who_has_made_the_folder_meanwhile_keeps_what_is_in_it(side: TreeSide) -
     (side.folder / "d/e").mkdir(parents=True)
     (side.folder / "d/f").write_bytes(b"theirs")
     (side.folder / "d/e/own").write_bytes(b"own")
-    results = list(batch.results())
+    results = made_of(batch)
     batch.abort()
     assert outcomes(results) == [DONE, MISMATCH, *[DONE] * 6]
     assert results[1].state == file(b"theirs")
@@ -97,7 +98,7 @@ def test_nothing_is_made_in_what_is_no_folder(side: TreeSide, tmp_path: Path) ->
     for stands in (lambda: (side.folder / "d").symlink_to(elsewhere), lambda: (side.folder / "d").write_bytes(b"x")):
         batch = _whole(side, TREE)
         stands()
-        results = list(batch.results())
+        results = made_of(batch)
         batch.abort()
         assert results[0].outcome is MISMATCH and {one.outcome for one in results[1:]} == {Outcome.FAILED}
         assert not list(elsewhere.iterdir()) and side.is_stage_empty()
@@ -124,6 +125,17 @@ def test_what_has_a_name_already_is_decided_by_itself(side: TreeSide) -> None:
 def test_a_batch_that_comes_again_finds_its_folders(side: TreeSide) -> None:
     for batch_id in ("one", "one", "two"):
         assert outcomes(side.send(batch_id, TREE)) == [DONE] * len(TREE)
+    assert _is_all_there(side.folder) and side.trashed() == {}
+
+
+def test_of_two_requests_with_the_same_batch_one_makes_it(side: TreeSide) -> None:
+    batches = [Batch(side.applier, side.blobs, "same") for _ in range(2)]
+    for batch in batches:
+        batch.write([stream_of(TREE)])
+    first, second = [made_of(batch) for batch in batches]
+    for batch in batches:
+        batch.abort()
+    assert outcomes(first) == [DONE] * len(TREE) and second == first
     assert _is_all_there(side.folder) and side.trashed() == {}
 
 
@@ -177,7 +189,7 @@ def test_odd_names_are_built_too(side: TreeSide) -> None:
     assert outcomes(side.send("one", steps)) == [DONE] * 2
     batch = _whole(side, [mkdir(b"\xfd"), put(b"\xfd/\xfc", b"1")])
     os.mkdir(os.fsencode(side.folder) + b"/\xfd")
-    assert outcomes(batch.results()) == [DONE] * 2
+    assert outcomes(made_of(batch)) == [DONE] * 2
     batch.abort()
     assert sha(b"1") == (side.state(b"\xfd/\xfc") or State.packed(b"")).content
 
@@ -185,7 +197,6 @@ def test_odd_names_are_built_too(side: TreeSide) -> None:
 def test_who_watches_is_told_of_what_comes_before_it_is_there(side: TreeSide) -> None:
     told: list[tuple[bytes, bool]] = []
     batch = _whole(side, TREE[:2])
-    for _ in batch.results(lambda path, _state: told.append((path, (side.folder / "d").exists()))):
-        pass
+    made_of(batch, lambda path, _state: told.append((path, (side.folder / "d").exists())))
     batch.abort()
     assert told[:2] == [(b"d", False), (b"d/f", False)]

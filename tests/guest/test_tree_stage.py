@@ -19,7 +19,7 @@ from sbxguest.tree.root import Root
 from sbxguest.tree.stage import Stage
 from sbxguest.tree.trash import Trash
 from sbxguest.treeroutes import _results
-from tests.support.tree_side import TreeSide, delete, file, outcomes, put, put_known, sha, stream_of, tree_side
+from tests.support.tree_side import TreeSide, delete, file, made_of, outcomes, put, put_known, sha, stream_of, tree_side
 
 DONE = Outcome.DONE
 LARGE = os.urandom(300_000)
@@ -206,7 +206,7 @@ def test_a_trash_that_another_process_empties_between_two_operations_takes_the_n
             if path == b"f2":
                 other.make_room()
 
-        results = list(batch.results(empty))
+        results = made_of(batch, empty)
     batch.abort()
     assert outcomes(results) == [DONE] * 6
     assert {one.entry.path for one in side.trash.items("two")} == set(names[3:])

@@ -23,6 +23,7 @@ from sbxtui.core.errors import FileMissing, QuotaExceeded
 from sbxtui.guest.tree import GuestTree, Manifest, Wanted
 from sbxtui.guest.treebodies import Step, batch_body
 from sbxtui.guest.treewire import BlobState, Changes, TreeHello, sound_records
+from tests.support.tree_side import made_of
 
 
 def _no_fault(point: str) -> None:
@@ -131,7 +132,7 @@ class DirectTree(GuestTree):
         yield results[told:]
 
     def _made(self, batch: Batch) -> list[Result]:
-        return list(batch.results(lambda _path, _state: self.fault("making")))
+        return made_of(batch, lambda _path, _state: self.fault("making"))
 
     async def _seen_on_the_way(self, steps: Iterable[Step] | AsyncIterable[Step]) -> AsyncGenerator[Step, None]:
         if isinstance(steps, AsyncIterable):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,7 +56,7 @@ class TreeSide:
         try:
             for start in range(0, len(data), chunk_bytes):
                 batch.write([data[start : start + chunk_bytes]])
-            return list(batch.results())
+            return made_of(batch)
         finally:
             batch.abort()
 
@@ -97,6 +97,11 @@ def stream_of(steps: Iterable[Content]) -> bytes:
             for frame in data_frames(0, content):
                 data += frame
     return bytes(data) + writer.end()
+
+
+def made_of(batch: Batch, on_made: Callable[[bytes, State | None], None] = lambda path, state: None) -> list[Result]:
+    """Make all operations of a batch."""
+    return [result for some in batch.results(on_made) for result in some]
 
 
 def sha(content: bytes) -> bytes:

@@ -6,9 +6,8 @@ import contextlib
 import os
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from sbxguest import wire
 from sbxguest.tree.apply import Applier
@@ -19,6 +18,7 @@ from sbxguest.tree.frames import INLINE_BYTES, TreeFrame, decode_trailer, sound_
 from sbxguest.tree.journal import BatchJournal, mark_of
 from sbxguest.tree.newfolders import NewFolders
 from sbxguest.tree.ops import Op, OpKind, Outcome, Result, Source, decode_op
+from sbxguest.tree.pending import BuiltFiles, Pending, blob_of
 from sbxguest.tree.report import TreeError, code_of
 from sbxguest.tree.root import split
 from sbxguest.tree.stage import Incoming, copied, kept
@@ -30,22 +30,6 @@ _OP, _DATA, _END = int(TreeFrame.OP), int(wire.FrameType.DATA), int(TreeFrame.EN
 _PUT, _MKDIR, _INLINE, _DONE = OpKind.PUT, OpKind.MKDIR, Source.INLINE, Outcome.DONE
 # Whoever else changes the tree waits for so many operations, or so long; folders are held open no longer, either.
 _OPS_PER_TURN, _TURN_S = 64, 0.05
-
-
-@dataclass(slots=True)
-class _Pending:
-    """An operation that came in.
-
-    `content` is a name in `incoming`; `problem` says why there is none; `built` is what will stand there once the new
-    folder it is built in, or that it is, is in its place.
-    """
-
-    op: Op
-    mark: int
-    done: Result | None = None
-    content: str = ""
-    problem: str = ""
-    built: State | None = None
 
 
 class Batch:
@@ -65,9 +49,12 @@ class Batch:
         self._journal = BatchJournal(applier.stage, f"{applier.root.identity}.{batch_id}")
         self._frames = wire.FrameDecoder()
         self._digest = new_digest()
-        self._pending: list[_Pending] = []
+        self._steps: deque[Pending | BuiltFiles] = deque()
+        self._count = 0
         self._folders = NewFolders(applier.stage, applier.own, blobs.make_room)
+        # The content that is coming in, and whose it is.
         self._incoming: Incoming | None = None
+        self._receiving: Pending | None = None
         self._skip_bytes = 0
         self._size_bytes = 0
         self._is_whole = False
@@ -109,10 +96,10 @@ class Batch:
         if not self._is_whole:
             raise BadRecord("the batch was cut off")
 
-    def results(self, on_made: Callable[[bytes, State | None], None] = lambda path, state: None) -> Iterator[Result]:
-        """Make the operations in order, and say what became of each.
-
-        They are made some at a time, with no other batch in between; what is not asked for may be made already.
+    def results(
+        self, on_made: Callable[[bytes, State | None], None] = lambda path, state: None
+    ) -> Iterator[list[Result]]:
+        """Make the operations in order, some at a time with no other batch in between; say what became of those.
 
         Args:
             on_made: Called with what stands at a path as soon as it does.
@@ -122,42 +109,53 @@ class Batch:
         """
         self.check()
         self._journal.load()
-        for seq, pending in enumerate(self._pending):
-            pending.done = self._journal.find(seq, pending.mark)
-        uses = Counter(_blob_of(pending) for pending in self._pending)
-        at = 0
-        while at < len(self._pending):
-            some = self._some(at, uses, on_made)
-            at += len(some)
-            yield from some
+        if self._journal.has_notes:
+            self._steps = deque(one for step in self._steps for one in step.one_by_one(self._folders.name_of))
+        single = [step for step in self._steps if isinstance(step, Pending)]
+        for pending in single:
+            pending.done = self._journal.find(pending.seq, pending.mark)
+        uses = Counter(blob_of(pending) for pending in single)
+        while self._steps:
+            yield self._some(uses, on_made)
 
-    def _some(self, first: int, uses: Counter[bytes], on_made: Callable[[bytes, State | None], None]) -> list[Result]:
+    def _some(self, uses: Counter[bytes], on_made: Callable[[bytes, State | None], None]) -> list[Result]:
         """Make what comes next, for as long as nobody is kept waiting for it."""
         made: list[Result] = []
         until_s = time.monotonic() + _TURN_S
         with self._applier.alone():
             self._applier.root.check()
-            for seq, pending in enumerate(self._pending[first : first + _OPS_PER_TURN], first):
-                if blob := _blob_of(pending):
-                    uses[blob] -= 1
-                    self._take_blob(pending, blob, is_last=not uses[blob])
-                if pending.done is not None:
-                    on_made(pending.op.path, pending.done.state)
-                made.append(pending.done or self._made(seq, pending, on_made))
-                if time.monotonic() > until_s:
-                    break
+            while self._steps and len(made) < _OPS_PER_TURN and not (made and time.monotonic() > until_s):
+                step = self._steps.popleft()
+                if isinstance(step, Pending):
+                    made.append(self._made(step, uses, on_made))
+                elif self._folders.is_in_place(step.folder):
+                    made += self._made_with_their_folder(step)
+                else:
+                    self._steps.extendleft(reversed(list(step.one_by_one(self._folders.name_of))))
         return made
 
-    def _made(self, seq: int, pending: _Pending, on_made: Callable[[bytes, State | None], None]) -> Result:
+    def _made_with_their_folder(self, files: BuiltFiles) -> list[Result]:
+        results = [Result(seq, _DONE, state) for seq, state in enumerate(files.states, files.seq)]
+        for record, result in zip(files.records, results, strict=True):
+            self._journal.add(mark_of(record), result)
+        return results
+
+    def _made(self, pending: Pending, uses: Counter[bytes], on_made: Callable[[bytes, State | None], None]) -> Result:
         op = pending.op
+        if blob := blob_of(pending):
+            uses[blob] -= 1
+            self._take_blob(pending, blob, is_last=not uses[blob])
+        if pending.done is not None:
+            self._forget(pending)
+            on_made(op.path, pending.done.state)
+            return pending.done
         if pending.built is not None and self._is_in_place(op, on_made):
-            result = Result(seq, _DONE, pending.built)
+            result = Result(pending.seq, _DONE, pending.built)
         else:
-            content, pending.content = pending.content, ""
-            if pending.built is not None and op.kind is _PUT:
-                content = self._folders.name_of(op.path)
-            is_dressed = op.source is _INLINE
-            result = self._applier.apply(self._id, seq, op, content, is_dressed=is_dressed, problem=pending.problem)
+            is_dressed, problem = op.source is _INLINE, pending.problem
+            result = self._applier.apply(
+                self._id, pending.seq, op, pending.content, is_dressed=is_dressed, problem=problem
+            )
             if result.outcome is _DONE:
                 on_made(op.path, result.state)
         if result.outcome is _DONE:
@@ -181,14 +179,18 @@ class Batch:
         if self._incoming is not None:
             self._incoming.abort()
             self._incoming = None
-        for pending in self._pending:
-            if pending.content:
-                self._applier.stage.drop(pending.content)
-        self._pending.clear()
+        for step in self._steps:
+            if isinstance(step, Pending):
+                self._forget(step)
+        self._steps.clear()
         self._folders.drop()
         self._applier.forget()
         self._journal.close()
         self._applier.trash.prune(keep=self._id)
+
+    def _forget(self, pending: Pending) -> None:
+        if pending.content:
+            self._applier.stage.drop(pending.content)
 
     def _begin(self, payload: bytes) -> None:
         if self._incoming is not None or self._skip_bytes:
@@ -196,19 +198,38 @@ class Batch:
         op, at = decode_op(payload)
         record = payload[:at]
         self._digest.update(record)
-        mark = mark_of(record)
-        pending = _Pending(op, mark, self._journal.find(len(self._pending), mark))
-        self._pending.append(pending)
-        if len(self._pending) > MAX_OPS:
+        if self._count == MAX_OPS:
             raise TreeError("too_large", f"a batch may have {MAX_OPS} operations")
+        mark = mark_of(record)
+        pending = Pending(self._count, op, mark, self._journal.find(self._count, mark))
+        self._count += 1
+        if op.kind is _PUT and op.source is _INLINE:
+            content = self._content_of(op, payload[at:])
+            if content is not None and self._is_built(pending, record, content):
+                return
+            self._steps.append(pending)
+            self._take_in(pending, content)
+            return
+        self._steps.append(pending)
         if op.kind is not _PUT:
             self._build(pending)
-        elif op.source is _INLINE:
-            self._begin_content(pending, payload[at:])
         elif op.source is Source.KNOWN and pending.done is None and op.goal is not None:
             self._copy_known(pending, op.goal.content)
 
-    def _build(self, pending: _Pending) -> None:
+    def _content_of(self, op: Op, packed: bytes) -> bytes | None:
+        """The content of an operation; None if it is still to come.
+
+        Raises:
+            TreeError: There is too much of it. BadRecord: It has another length.
+        """
+        self._size_bytes += op.size_bytes
+        if op.size_bytes > INLINE_BYTES or self._size_bytes > MAX_BYTES:
+            raise TreeError("too_large", "this content must be uploaded by itself, or the batch be divided")
+        if packed and len(packed) != op.size_bytes:
+            raise BadRecord("a content is not as long as was said")
+        return packed if packed or not op.size_bytes else None
+
+    def _build(self, pending: Pending) -> None:
         """Make a folder, or a link in one that is built already, ready for its place."""
         op = pending.op
         if op.goal is None or op.expect is not None or pending.done is not None:
@@ -218,33 +239,41 @@ class Batch:
         elif self._folders.holds(split(op.path)[0]):
             pending.built = self._folders.link(op.path, op.goal.content)
 
-    def _begin_content(self, pending: _Pending, packed: bytes) -> None:
+    def _is_built(self, pending: Pending, record: bytes, content: bytes) -> bool:
+        """Build a file if it is a new one in a new folder; there is nothing else to do for it then."""
         op = pending.op
-        self._size_bytes += op.size_bytes
-        if op.size_bytes > INLINE_BYTES or self._size_bytes > MAX_BYTES:
-            raise TreeError("too_large", "this content must be uploaded by itself, or the batch be divided")
-        if packed and len(packed) != op.size_bytes:
-            raise BadRecord("a content is not as long as was said")
-        is_here = bool(packed) or not op.size_bytes
-        if pending.done is None and op.goal is not None:
-            self._take_in(pending, op.goal, packed if is_here else None)
-        if not is_here and self._incoming is None:
-            self._skip_bytes = op.size_bytes
+        if op.goal is None or op.expect is not None or pending.done is not None:
+            return False
+        try:
+            state = self._folders.file(op.path, content, op.goal)
+        except OSError as exc:
+            pending.problem = code_of(exc)
+            return False
+        if state is None:
+            return False
+        folder, _ = split(op.path)
+        last = self._steps[-1] if self._steps else None
+        if isinstance(last, BuiltFiles) and last.folder == folder:
+            last.records.append(record)
+            last.states.append(state)
+        else:
+            self._steps.append(BuiltFiles(pending.seq, folder, [record], [state]))
+        return True
 
-    def _take_in(self, pending: _Pending, goal: State, content: bytes | None) -> None:
+    def _take_in(self, pending: Pending, content: bytes | None) -> None:
         """Keep a content, or begin to if it is still to come (None)."""
         op = pending.op
         try:
-            if content is not None and op.expect is None:
-                pending.built = self._folders.file(op.path, content, goal)
-            if pending.built is None:
-                self._keep(pending, goal, content)
+            if pending.done is None and not pending.problem and op.goal is not None:
+                self._keep(pending, op.goal, content)
         except TreeError as exc:
             pending.problem = exc.code
         except OSError as exc:
             pending.problem = code_of(exc)
+        if content is None and self._incoming is None:
+            self._skip_bytes = op.size_bytes
 
-    def _keep(self, pending: _Pending, goal: State, content: bytes | None) -> None:
+    def _keep(self, pending: Pending, goal: State, content: bytes | None) -> None:
         """Put a content into the stage by itself, or begin to."""
         stage, make_room, dress = self._applier.stage, self._blobs.make_room, self._applier.dress
 
@@ -254,6 +283,7 @@ class Batch:
         if content is not None:
             pending.content = kept(stage, content, goal.content, make_room, dressed)
             return
+        self._receiving = pending
         self._incoming = Incoming(stage, goal.content, pending.op.size_bytes, make_room)
         self._incoming.dress(dressed)
 
@@ -269,8 +299,8 @@ class Batch:
 
     def _take_piece(self, piece: bytes) -> None:
         """The next piece of the content that is coming in; what cannot be kept is a problem of that operation only."""
-        incoming, pending = self._incoming, self._pending[-1]
-        if incoming is None:
+        incoming, pending = self._incoming, self._receiving
+        if incoming is None or pending is None:
             return
         try:
             left = incoming.left_bytes - len(piece)
@@ -289,12 +319,12 @@ class Batch:
 
     def _end(self, frame: wire.Frame) -> None:
         trailer = decode_trailer(frame)
-        is_right = (trailer.count, trailer.digest) == (len(self._pending), self._digest.hexdigest())
+        is_right = (trailer.count, trailer.digest) == (self._count, self._digest.hexdigest())
         if self._incoming is not None or self._skip_bytes or not is_right:
             raise BadRecord("the batch is not the one its end speaks of")
         self._is_whole = True
 
-    def _take_blob(self, pending: _Pending, digest: bytes, *, is_last: bool) -> None:
+    def _take_blob(self, pending: Pending, digest: bytes, *, is_last: bool) -> None:
         try:
             pending.content = self._blobs.take(digest, is_last=is_last)
         except TreeError as exc:
@@ -302,7 +332,7 @@ class Batch:
         except OSError as exc:
             pending.problem = code_of(exc)
 
-    def _copy_known(self, pending: _Pending, digest: bytes) -> None:
+    def _copy_known(self, pending: Pending, digest: bytes) -> None:
         """Copy a content from the tree or the trash, checking it on the way."""
         pending.problem = "content_missing"
         for fd in self._known_places(pending.op.known_path, digest):
@@ -332,10 +362,3 @@ class Batch:
                 yield fd
         if (trashed := self._applier.trash.find(digest)) is not None:
             yield trashed
-
-
-def _blob_of(pending: _Pending) -> bytes:
-    """The large content an operation still needs; empty for none."""
-    op = pending.op
-    is_needed = op.source is Source.BLOB and op.kind is _PUT and pending.done is None
-    return op.goal.content if is_needed and op.goal is not None else b""

@@ -203,8 +203,9 @@ def check_op(op: Op) -> None:
 
 def encode_result(result: Result) -> bytes:
     """The bytes of a result."""
-    code = result.code.encode()
-    return _RESULT.pack(result.seq, result.outcome, len(code)) + code + encode_state(result.state)
+    seq, outcome, state, word = result
+    code = word.encode()
+    return b"".join((_RESULT.pack(seq, outcome, len(code)), code, encode_state(state)))
 
 
 def decode_results(data: bytes) -> Iterator[Result]:
