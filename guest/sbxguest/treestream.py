@@ -13,7 +13,15 @@ from sbxguest.opentree import OpenTree
 from sbxguest.tree.batch import Batch
 from sbxguest.tree.contents import Unstable, is_unchanged, open_file
 from sbxguest.tree.entry import State, new_digest
-from sbxguest.tree.frames import DATA_BYTES, HEARTBEAT_S, data_frames, error_frame, manifest_writer, result_writer
+from sbxguest.tree.frames import (
+    DATA_BYTES,
+    HEARTBEAT_S,
+    data_frames,
+    encoded_result_writer,
+    error_frame,
+    manifest_writer,
+    result_writer,
+)
 from sbxguest.tree.ops import Outcome, Result
 from sbxguest.tree.report import TreeError, code_of
 from sbxguest.tree.root import file_state, split
@@ -97,7 +105,7 @@ def manifest_pieces(
 
 def result_pieces(tree: OpenTree, batch: Batch, stop: Stop) -> Generator[bytes, None, None]:
     """Make the operations of a batch; what was made when nobody reads any more stays made, and is in its journal."""
-    writer = result_writer()
+    writer = encoded_result_writer()
     try:
         for some in batch.results(tree.own_writes.note):
             yield b"".join(map(writer.add, some))

@@ -13,6 +13,7 @@ from sbxguest.tree.batch import Batch
 from sbxguest.tree.blobs import Blobs
 from sbxguest.tree.entry import new_digest
 from sbxguest.tree.frames import PACKED_BYTES, BatchWriter, data_frames
+from sbxguest.tree.ops import decode_results
 from sbxguest.tree.root import Root
 from sbxguest.tree.scan import scan
 from sbxguest.tree.stage import Stage, stage_paths
@@ -101,7 +102,7 @@ def stream_of(steps: Iterable[Content]) -> bytes:
 
 def made_of(batch: Batch, on_made: Callable[[bytes, State | None], None] = lambda path, state: None) -> list[Result]:
     """Make all operations of a batch."""
-    return [result for some in batch.results(on_made) for result in some]
+    return [result for some in batch.results(on_made) for result in decode_results(b"".join(some))]
 
 
 def sha(content: bytes) -> bytes:

@@ -17,7 +17,7 @@ from sbxguest.tree.entry import BadRecord, State, new_digest
 from sbxguest.tree.frames import INLINE_BYTES, TreeFrame, decode_trailer, sound_frames
 from sbxguest.tree.journal import BatchJournal, mark_of
 from sbxguest.tree.newfolders import NewFolders
-from sbxguest.tree.ops import Op, OpKind, Outcome, Result, Source, decode_op
+from sbxguest.tree.ops import Op, OpKind, Outcome, Result, Source, decode_op, encode_done, encode_result
 from sbxguest.tree.pending import BuiltFiles, Pending, blob_of
 from sbxguest.tree.report import TreeError, code_of
 from sbxguest.tree.root import split
@@ -98,8 +98,8 @@ class Batch:
 
     def results(
         self, on_made: Callable[[bytes, State | None], None] = lambda path, state: None
-    ) -> Iterator[list[Result]]:
-        """Make the operations in order, some at a time with no other batch in between; say what became of those.
+    ) -> Iterator[list[bytes]]:
+        """Make the operations in order, some at a time with no other batch in between; the encoded results of those.
 
         Args:
             on_made: Called with what stands at a path as soon as it does.
@@ -118,9 +118,9 @@ class Batch:
         while self._steps:
             yield self._some(uses, on_made)
 
-    def _some(self, uses: Counter[bytes], on_made: Callable[[bytes, State | None], None]) -> list[Result]:
+    def _some(self, uses: Counter[bytes], on_made: Callable[[bytes, State | None], None]) -> list[bytes]:
         """Make what comes next, for as long as nobody is kept waiting for it."""
-        made: list[Result] = []
+        made: list[bytes] = []
         until_s = time.monotonic() + _TURN_S
         with self._applier.alone():
             self._applier.root.check()
@@ -134,13 +134,13 @@ class Batch:
                     self._steps.extendleft(reversed(list(step.one_by_one(self._folders.name_of))))
         return made
 
-    def _made_with_their_folder(self, files: BuiltFiles) -> list[Result]:
-        results = [Result(seq, _DONE, state) for seq, state in enumerate(files.states, files.seq)]
+    def _made_with_their_folder(self, files: BuiltFiles) -> list[bytes]:
+        results = [encode_done(seq, state) for seq, state in enumerate(files.states, files.seq)]
         for record, result in zip(files.records, results, strict=True):
             self._journal.add(mark_of(record), result)
         return results
 
-    def _made(self, pending: Pending, uses: Counter[bytes], on_made: Callable[[bytes, State | None], None]) -> Result:
+    def _made(self, pending: Pending, uses: Counter[bytes], on_made: Callable[[bytes, State | None], None]) -> bytes:
         op = pending.op
         if blob := blob_of(pending):
             uses[blob] -= 1
@@ -148,7 +148,7 @@ class Batch:
         if pending.done is not None:
             self._forget(pending)
             on_made(op.path, pending.done.state)
-            return pending.done
+            return encode_result(pending.done)
         if pending.built is not None and self._is_in_place(op, on_made):
             result = Result(pending.seq, _DONE, pending.built)
         else:
@@ -158,9 +158,10 @@ class Batch:
             )
             if result.outcome is _DONE:
                 on_made(op.path, result.state)
+        encoded = encode_result(result)
         if result.outcome is _DONE:
-            self._journal.add(pending.mark, result)
-        return result
+            self._journal.add(pending.mark, encoded)
+        return encoded
 
     def _is_in_place(self, op: Op, on_made: Callable[[bytes, State | None], None]) -> bool:
         """Whether what was built for an operation stands where it belongs, by now or since its folder does."""

@@ -157,6 +157,11 @@ def result_reader() -> RecordReader[Result]:
     return RecordReader(TreeFrame.RESULTS, decode_results)
 
 
+def encoded_result_writer() -> RecordWriter[bytes]:
+    """The same for results that are encoded already."""
+    return RecordWriter(TreeFrame.RESULTS, bytes)
+
+
 class BatchWriter:
     """Makes the stream of a batch: for each operation `op`, then its content as `data_frames`, if it is not packed."""
 

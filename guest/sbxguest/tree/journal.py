@@ -9,7 +9,7 @@ import time
 import zlib
 
 from sbxguest.tree.entry import BadRecord
-from sbxguest.tree.ops import Result, decode_results, encode_result
+from sbxguest.tree.ops import Result, decode_results
 from sbxguest.tree.report import TreeError
 from sbxguest.tree.root import READ_FLAGS
 from sbxguest.tree.stage import Stage
@@ -64,14 +64,13 @@ class BatchJournal:
             raise TreeError("conflict", "another batch had this id")
         return known[1]
 
-    def add(self, mark: int, result: Result) -> None:
-        """Note that an operation was made.
+    def add(self, mark: int, result: bytes) -> None:
+        """Note that an operation was made, by its encoded result.
 
         Notes are written some at a time. One that was not when the process is killed costs a look: an operation that
         is asked for again finds that what it should make stands there.
         """
-        data = encode_result(result)
-        self._held.append(_HEAD.pack(mark, len(data)) + data)
+        self._held.append(_HEAD.pack(mark, len(result)) + result)
         if len(self._held) >= _HELD_NOTES:
             self._flush()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sbxguest.tree.entry import State, new_digest
-from sbxguest.tree.root import FOLDER_FLAGS, file_state, look, split, state_of
+from sbxguest.tree.root import FOLDER_FLAGS, look, split, state_of
 from sbxguest.tree.stage import Stage, write_all
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -129,8 +129,8 @@ class NewFolders:
             raise
         finally:
             os.close(fd)
-        # Nobody else has seen it yet, and this look was before anybody can.
-        state = file_state(found, digest, is_exact=self._stage.has_exact_times)
+        # Nobody else has seen it yet, and this look was before anybody can; it was written to just now.
+        state = State.of_file(found, digest, is_racy=not self._stage.has_exact_times)
         built.made[path] = state
         return state
 

@@ -32,6 +32,7 @@ _HEAD = struct.Struct(">BBQ")
 _NEW_HEAD = struct.Struct(">BBQH")
 _NOTHING = encode_state(None)
 _RESULT = struct.Struct(">QBB")
+_DONE_HEAD = struct.Struct(">Qxx")
 _NO_PATH = b"\0\0"
 _NOTHING = encode_state(None)
 # Behind the path of a file that comes with its digest: no known path, and how such a goal begins.
@@ -203,9 +204,13 @@ def check_op(op: Op) -> None:
 
 def encode_result(result: Result) -> bytes:
     """The bytes of a result."""
-    seq, outcome, state, word = result
-    code = word.encode()
-    return b"".join((_RESULT.pack(seq, outcome, len(code)), code, encode_state(state)))
+    code = result.code.encode()
+    return _RESULT.pack(result.seq, result.outcome, len(code)) + code + encode_state(result.state)
+
+
+def encode_done(seq: int, state: State) -> bytes:
+    """The same of one that is done, and left this."""
+    return _DONE_HEAD.pack(seq) + state
 
 
 def decode_results(data: bytes) -> Iterator[Result]:
