@@ -128,6 +128,17 @@ def test_a_batch_that_comes_again_finds_its_folders(side: TreeSide) -> None:
     assert _is_all_there(side.folder) and side.trashed() == {}
 
 
+def test_a_batch_that_stopped_between_its_folders_goes_on_from_there(side: TreeSide) -> None:
+    steps = [step for n in range(100) for step in (mkdir(b"d%d" % n), put(b"d%d/f" % n, b"%d" % n))]
+    batch = Batch(side.applier, side.blobs, "half")
+    batch.write([stream_of(steps)])
+    next(batch.results())
+    batch.abort()
+    assert 0 < len(list(side.folder.iterdir())) < 100
+    assert outcomes(side.send("half", steps)) == [DONE] * 200
+    assert all((side.folder / f"d{n}/f").read_bytes() == b"%d" % n for n in range(100))
+
+
 def test_of_two_requests_with_the_same_batch_one_makes_it(side: TreeSide) -> None:
     batches = [Batch(side.applier, side.blobs, "same") for _ in range(2)]
     for batch in batches:

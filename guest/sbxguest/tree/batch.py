@@ -109,8 +109,6 @@ class Batch:
         """
         self.check()
         self._journal.load()
-        if self._journal.has_notes:
-            self._steps = deque(one for step in self._steps for one in step.one_by_one(self._folders.name_of))
         single = [step for step in self._steps if isinstance(step, Pending)]
         for pending in single:
             pending.done = self._journal.find(pending.seq, pending.mark)
@@ -131,8 +129,17 @@ class Batch:
                 elif self._folders.is_in_place(step.folder):
                     made += self._made_with_their_folder(step)
                 else:
-                    self._steps.extendleft(reversed(list(step.one_by_one(self._folders.name_of))))
+                    self._steps.extendleft(reversed(self._one_by_one(step)))
         return made
+
+    def _one_by_one(self, files: BuiltFiles) -> list[Pending]:
+        """Files whose folder could not be put in its place, or was made by another request with the same batch."""
+        pendings: list[Pending] = []
+        for seq, record in enumerate(files.records, files.seq):
+            op, _ = decode_op(record)
+            mark = mark_of(record)
+            pendings.append(Pending(seq, op, mark, self._journal.find(seq, mark), self._folders.name_of(op.path)))
+        return pendings
 
     def _made_with_their_folder(self, files: BuiltFiles) -> list[bytes]:
         results = [encode_done(seq, state) for seq, state in enumerate(files.states, files.seq)]

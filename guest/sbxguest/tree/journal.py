@@ -42,11 +42,6 @@ class BatchJournal:
         with os.fdopen(os.open(self._id, READ_FLAGS, dir_fd=self._stage.batches_fd), "rb") as file:
             self._known = _decoded(file.read())
 
-    @property
-    def has_notes(self) -> bool:
-        """Whether anything was made before."""
-        return bool(self._known)
-
     def find(self, seq: int, mark: int) -> Result | None:
         """What became of an operation before.
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sbxguest.tree.entry import State
-from sbxguest.tree.journal import mark_of
-from sbxguest.tree.ops import Op, OpKind, Result, Source, decode_op
+from sbxguest.tree.ops import Op, OpKind, Result, Source
 
 
 @dataclass(slots=True)
@@ -32,10 +30,6 @@ class Pending:
     problem: str = ""
     built: State | None = None
 
-    def one_by_one(self, _name_of: Callable[[bytes], str]) -> Iterator[Pending]:
-        """It is one already."""
-        yield self
-
 
 @dataclass(slots=True)
 class BuiltFiles:
@@ -54,12 +48,6 @@ class BuiltFiles:
     folder: bytes
     records: list[bytes]
     states: list[State]
-
-    def one_by_one(self, name_of: Callable[[bytes], str]) -> Iterator[Pending]:
-        """The same for when the folder cannot be put in its place; `name_of` is asked where each file waits."""
-        for seq, record in enumerate(self.records, self.seq):
-            op, _ = decode_op(record)
-            yield Pending(seq, op, mark_of(record), content=name_of(op.path))
 
 
 def blob_of(pending: Pending) -> bytes:
