@@ -15,6 +15,9 @@ from sbxtui.core.errors import AccessDenied, Interrupted, SbxError
 if TYPE_CHECKING:
     import argparse
 
+# With so many new objects it is worth looking for garbage among them: a verb makes few that are any, and one that goes
+# through a large folder makes hundreds of thousands that it needs.
+_YOUNG_OBJECTS = 20_000
 _FAILED = 1
 _COMMAND_FAILED = 125
 _BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -116,6 +119,7 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
     module, _, function = args.handler.partition(":")
     run = getattr(importlib.import_module(module), function)
     gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS)
     gc.enable()
     services = Services(settings, actor=ACTOR, context_name=args.context)
     try:
