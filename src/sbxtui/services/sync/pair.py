@@ -330,7 +330,8 @@ class Pair:
         self, side: Side, made: Sequence[Made], outcomes: Outcomes, word: str, *, is_agreed: bool = True
     ) -> list[Step]:
         """Write down what became of a batch; returns what was changed."""
-        picture = self.there if side is Side.GUEST else self.local
+        is_here = side is Side.LOCAL
+        picture = self.local if is_here else self.there
         done: list[Change] = []
         steps: list[Step] = []
         for change, result in made:
@@ -342,7 +343,7 @@ class Pair:
                 before, now = picture.states.get(path), reached(change, result.state)
                 picture.put(path, now)
                 # What was only added to the sandbox may be removed by anybody.
-                if before is not None or side is Side.LOCAL:
+                if before is not None or is_here:
                     steps.append(Step(side.value, path, before, now))
                 done.append(change)
             elif result.outcome is Outcome.MISMATCH:
@@ -350,7 +351,7 @@ class Pair:
             else:
                 outcomes.failed[path] = result.code or CHANGED_MEANWHILE
         outcomes.done += [change.path for change in done]
-        if side is Side.GUEST:
+        if not is_here:
             self._gone.note(done)
         if is_agreed:
             self._record({change.path: change.entry is not None for change in done})
@@ -364,9 +365,10 @@ class Pair:
 
     def _record(self, paths: dict[Path, bool]) -> None:
         """Both sides hold the same at these paths; or nothing."""
+        here_at, there_at = self.local.states.get, self.there.states.get
         changes: dict[Path, Agreed | None] = {}
         for path, is_there in paths.items():
-            here, there = self.local.states.get(path), self.there.states.get(path)
+            here, there = here_at(path), there_at(path)
             changes[path] = Agreed(here, there) if is_there and here is not None and there is not None else None
         self.ancestors.record(changes)
         self._know(changes)
