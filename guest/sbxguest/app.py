@@ -187,8 +187,14 @@ class Request:
         """Whether the query string has `name=1`."""
         return self.query.get(name, "") in ("1", "true")
 
+    def leave_rest(self) -> None:
+        """Take no more of the body: a client that sends on is not kept waiting by it. Safe to repeat."""
+        if self.large is not None:
+            self.large.drop()
+
     async def until_disconnect(self) -> None:
-        """Return when the client has gone away. Only after the body was read."""
+        """Return when the client has gone away. What nobody read of the body by now is left."""
+        self.leave_rest()
         while self._receive is not None and (await self._receive())["type"] != "http.disconnect":
             pass
 

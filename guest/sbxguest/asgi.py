@@ -37,11 +37,14 @@ class App:
             large=scope.get("extensions", {}).get(LARGE),
             _receive=None if is_socket else receive,
         )
-        with contextlib.suppress(Disconnected):
-            if is_socket:
-                await self._serve_socket(request, WebSocket(receive, send, scope["extensions"][DIRECT]))
-            else:
-                await _send(await self._answer(request), request, send)
+        try:
+            with contextlib.suppress(Disconnected):
+                if is_socket:
+                    await self._serve_socket(request, WebSocket(receive, send, scope["extensions"][DIRECT]))
+                else:
+                    await _send(await self._answer(request), request, send)
+        finally:
+            request.leave_rest()
 
     async def _answer(self, request: Request) -> Response:
         try:

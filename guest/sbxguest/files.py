@@ -27,6 +27,7 @@ from sbxguest.filepool import (
     soon,
 )
 from sbxguest.filewrite import AtomicWriter, Journal, WriteOptions
+from sbxguest.largebody import length_of
 from sbxguest.tree import Unpacker, pack
 from sbxguest.tree.report import shown
 
@@ -142,7 +143,7 @@ def _write_options(request: Request) -> WriteOptions:
         mtime_ns=_mtime_ns(query.get("mtime", "")),
         if_sha256=sha256_precondition(query.get("if_sha256", "")),
         has_parents=request.flag("parents"),
-        size_bytes=int(length) if length.isdecimal() else None,
+        size_bytes=length_of(length) if length else None,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from sbxguest.largebody import LARGE, LARGE_BYTES, LargeBody
+from sbxguest.largebody import LARGE, LARGE_BYTES, LargeBody, length_of
 
 _READ_BYTES = 256 * 1024
 # Of all connections: what was read into it is passed on before anybody reads again.
@@ -30,7 +30,7 @@ class HttpSocket(HttpToolsProtocol, asyncio.BufferedProtocol):
         super().on_headers_complete()
         # Not of a request that waits for the answer before it, nor where the client waits to be asked for it.
         is_plain = not (self.pipeline or self.expect_100_continue or self.parser.should_upgrade())
-        size_bytes = int(dict(self.headers).get(b"content-length", b"0"))
+        size_bytes = length_of(dict(self.headers).get(b"content-length", b"").decode("ascii"))
         if is_plain and size_bytes >= LARGE_BYTES:
             self._large = LargeBody(size_bytes, self.flow.pause_reading, self.flow.resume_reading)
             self.scope["extensions"] = {LARGE: self._large}  # type: ignore[dict-item]  # servers may add their own
@@ -46,12 +46,6 @@ class HttpSocket(HttpToolsProtocol, asyncio.BufferedProtocol):
         """Of httptools."""
         self._large = None
         super().on_message_complete()
-
-    def on_response_complete(self) -> None:
-        """Of uvicorn: what is still to come of a body that was refused is only passed over."""
-        if self._large is not None:
-            self._large.drop()
-        super().on_response_complete()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Of asyncio."""

@@ -18,6 +18,11 @@ _PIECE_BYTES = 1024 * 1024
 _PIECES = 2
 
 
+def length_of(value: str) -> int:
+    """The length a `content-length` says. The parser lets only digits through, and any number of zeros before them."""
+    return int(value.lstrip("0") or "0")
+
+
 class LargeBody:
     """One body, from the connection it comes over to the handler that takes it; both in one event loop.
 
@@ -74,9 +79,13 @@ class LargeBody:
         self._pass_on()
 
     def drop(self) -> None:
-        """Nobody takes what comes any more."""
+        """Nobody takes any more of it: what still comes is passed over. Safe to repeat."""
         self._is_wanted = False
         self._full.clear()
+        self._free.clear()
+        if not self.left_bytes:
+            self._filling = None
+        self._resume()
 
     def _pass_on(self) -> None:
         if self._filling is not None and self._filled_bytes and self._is_wanted:
@@ -84,6 +93,8 @@ class LargeBody:
             self._filling = None
             if self._used >= _PIECES and self.left_bytes:
                 self._pause()
+        if not self.left_bytes:
+            self._filling = None
         self._filled_bytes = 0
         self._bell.set()
 
@@ -103,6 +114,8 @@ class LargeBody:
                 self._used -= 1
                 self._resume()
             if self.is_cut or not self.left_bytes:
+                # The request may go on for hours, and its connection after it.
+                self._free.clear()
                 return
             self._is_waited_for = is_prompt
             await self._bell.wait()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tracemalloc
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from typing import cast
 from urllib.parse import quote
 
 import pytest
 
+from sbxguest.app import Message, Request
 from sbxguest.largebody import LargeBody
+from sbxguest.state import Guest
 from tests.support.guest_process import GuestProcess
 
 MIB = 1024 * 1024
@@ -120,6 +124,14 @@ async def test_one_that_is_cut_leaves_nothing_of_a_file(guest: GuestProcess) -> 
             await asyncio.sleep(0.01)
 
 
+async def test_as_many_zeros_as_anyone_likes_may_be_before_its_length(guest: GuestProcess) -> None:
+    async with line_to(guest) as line:
+        await line.send(put("zeros", 5).replace(b": 5", b": " + b"0" * 5000 + b"5") + b"small")
+        await line.send(put("large", MIB).replace(b": 10", b": " + b"0" * 5000 + b"10"), LARGE[:MIB])
+        assert [await line.status(), await line.status()] == [201, 201]
+    assert (guest.workdir / "large").read_bytes() == LARGE[:MIB]
+
+
 def filled(body: LargeBody, data: bytes) -> None:
     """As a connection does it."""
     room = body.room()
@@ -160,3 +172,36 @@ async def test_who_wants_it_promptly_gets_what_is_there() -> None:
     filled(body, b"second")
     assert bytes(await waiting) == b"second"
     await pieces.aclose()
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_nothing_is_held_of_one_that_is_over(is_read: bool) -> None:
+    tracemalloc.start()
+    try:
+        body = LargeBody(2 * MIB, lambda: None, lambda: None)
+        for _ in range(2):
+            filled(body, b"x" * MIB)
+        assert tracemalloc.get_traced_memory()[0] > 2 * MIB
+        if is_read:
+            assert sum([len(piece) async for piece in body.pieces()]) == 2 * MIB
+        else:
+            body.drop()
+        assert tracemalloc.get_traced_memory()[0] < MIB
+    finally:
+        tracemalloc.stop()
+
+
+async def test_one_that_nobody_reads_keeps_no_client_waiting() -> None:
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    calls: list[str] = []
+    body = LargeBody(8 * MIB, lambda: calls.append("pause"), lambda: calls.append("resume"))
+    request = Request(cast(Guest, None), "GET", "/", {}, {}, large=body, _receive=gone)
+    for _ in range(2):
+        filled(body, b"x" * MIB)
+    assert calls == ["pause"]
+    await request.until_disconnect()
+    for _ in range(6):
+        filled(body, b"x" * MIB)
+    assert calls == ["pause", "resume"]

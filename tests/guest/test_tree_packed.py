@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
 import pytest
@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 from sbxguest.tree import BadRecord, Outcome, Source
 from sbxguest.tree.codec import CODEC_HEADER, ZEROS, ZEROS_ZSTD, ZSTD, Packer, counted_zeros, opener_of
+from sbxguest.tree.frames import data_frames
 from sbxguest.tree.zstd import zstd
-from sbxtui.core.errors import UsageError
+from sbxtui.core.errors import GuestUnreachable, UsageError
 from sbxtui.guest.client import GuestClient
 from sbxtui.guest.tree import GuestTree, Wanted
 from sbxtui.guest.treebodies import Step, packed
 from tests.support.guest_process import GuestProcess
 from tests.support.relay import running_relay
+from tests.support.strange_tree import HELLO, strange_tree
 from tests.support.tree_side import mkdir, outcomes, put, put_known, sha, stream_of
 from tests.support.tree_upload import in_pieces, resumed_upload
 
@@ -158,3 +160,43 @@ def test_what_comes_behind_a_packed_stream_is_an_error() -> None:
     opener = opener_of(ZSTD)
     with pytest.raises(BadRecord):
         list(opener.open([zstd.compress(b"x"), b"more"]) if opener is not None else ())
+
+
+def test_very_many_frames_in_a_packed_stream_are_an_error() -> None:
+    opener = opener_of(ZSTD)
+    with pytest.raises(BadRecord, match="64 frames"):
+        list(opener.open([zstd.compress(b"") * 100]) if opener is not None else ())
+
+
+def answers(codec: str, body: bytes) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    """A guest that answers a request for contents so."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        fields = dict(line.lower().split(b": ", 1) for line in head.splitlines()[1:] if line)
+        await reader.readexactly(int(fields.get(b"content-length", b"0")))
+        packed_by, sent = ("", HELLO) if b"/tree/hello" in head else (f"{CODEC_HEADER}: {codec}\r\n", body)
+        answer = f"HTTP/1.1 200 OK\r\nconnection: close\r\n{packed_by}content-length: {len(sent)}\r\n\r\n"
+        writer.write(answer.encode() + sent)
+        await writer.drain()
+        writer.close()
+
+    return handle
+
+
+async def test_a_little_that_unpacks_to_very_much_is_never_held_whole() -> None:
+    frames = b"".join(data_frames(0, bytes(16 * MIB)))
+    async with strange_tree(answers(ZSTD, zstd.compress(frames) + b"nonsense"), is_far=True) as tree:
+        got = 0
+        with pytest.raises(GuestUnreachable):
+            async for piece in tree.read([Wanted(b"f")]):
+                got += len(piece) if isinstance(piece, bytes) else 0
+        # All that was sound came before the rest was looked at.
+        assert got == 16 * MIB
+
+
+@pytest.mark.parametrize(("codec", "is_far"), [(ZSTD, False), (ZEROS, True)])
+async def test_contents_packed_in_a_way_nobody_asked_for_are_refused(codec: str, is_far: bool) -> None:
+    async with strange_tree(answers(codec, b"\xff\xff\xff\xff"), is_far=is_far) as tree:
+        with pytest.raises(GuestUnreachable, match="nobody asked for"):
+            await anext(tree.read([Wanted(b"f")]))

@@ -25,9 +25,11 @@ async def _checked() -> None:
 @asynccontextmanager
 async def strange_tree(
     handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    *,
+    is_far: bool = False,
 ) -> AsyncIterator[GuestTree]:
     """That folder; `handle` answers each connection. All of it has half a minute."""
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, asyncio.timeout(_LIMIT_S), Transport(f"http://127.0.0.1:{port}", None) as transport:
-        yield GuestTree(transport, "", _checked, is_far=False)
+        yield GuestTree(transport, "", _checked, is_far=is_far)

@@ -28,6 +28,8 @@ _LEVEL, _HARD_LEVEL = 1, 7
 # 8 MiB; neither level needs as much.
 _WINDOW_LOG = 23
 _MAX_PIECE_BYTES = 1024 * 1024
+# Each takes its time to begin, however little is in it. A packer makes two.
+_MAX_FRAMES = 64
 _RUN = struct.Struct(">I")
 _ZEROS = 1 << 31
 _NO_BYTES = bytes(_MAX_PIECE_BYTES)
@@ -101,6 +103,7 @@ class Unpacking:
 
         self._zstd = zstd
         self._frame = self._new_frame()
+        self._frames = 0
         self._is_between = True
 
     def _new_frame(self) -> zstd.ZstdDecompressor:
@@ -120,6 +123,9 @@ class Unpacking:
                 raise BadRecord("a packed stream is damaged") from exc
             data, self._is_between = b"", self._frame.eof
             if self._frame.eof:
+                self._frames += 1
+                if self._frames > _MAX_FRAMES:
+                    raise BadRecord(f"a packed stream has more than {_MAX_FRAMES} frames")
                 data, self._frame = self._frame.unused_data, self._new_frame()
             if piece:
                 yield piece

@@ -39,7 +39,7 @@ from sbxtui.guest.faults import garbled, translated, whole_body
 from sbxtui.guest.http1 import Answer, Body, Patience
 from sbxtui.guest.transport import Transport, json_body
 from sbxtui.guest.treebodies import Step, batch_body, each, nothing, packed
-from sbxtui.guest.treewire import BlobState, Changes, TreeHello, changes_of, fed, hello_of
+from sbxtui.guest.treewire import BlobState, Changes, TreeHello, changes_of, fed, hello_of, unpacked
 
 # The guest beats every 10 s while it works: after three of them are lost, so is the connection.
 _STALL_S = 35.0
@@ -152,7 +152,7 @@ class GuestTree:
         records: list[Record] = []
         size_bytes = 0
         async with self._answer("POST", "scan", "listing the folder", json_body(document)) as answer:
-            async for some in fed(answer, reader.feed):
+            async for some in fed(answer.pieces(), reader.feed):
                 records += some
                 size_bytes += sum(map(_size_of, some))
                 if len(records) > MAX_RECORDS or size_bytes > MAX_LISTING_BYTES:
@@ -199,7 +199,7 @@ class GuestTree:
         hello = self._seen or await self.hello()
         packed, headers = self._on_its_way(body, hello)
         async with self._answer("POST", f"batch/{batch_id}", "changing files", packed, headers=headers) as answer:
-            async for some in fed(answer, reader.feed):
+            async for some in fed(answer.pieces(), reader.feed):
                 told += len(some)
                 if some and max(told - 1, *(one.seq for one in some)) >= sent():
                     raise garbled("a result of what was not asked for")
@@ -274,13 +274,11 @@ class GuestTree:
         fields = {ACCEPT_HEADER: ZSTD} if self._is_far_away() else {}
         body = json_body({"files": wanted})
         async with self._answer("POST", "read", "reading files", body, headers=fields) as answer:
-            opener = opener_of(answer.headers.get(CODEC_HEADER, ""))
-
-            def unpacked(data: bytes) -> list[bytes | Result]:
-                pieces = [data] if opener is None else opener.open([data])
-                return [one for piece in pieces for one in reader.feed(piece)]
-
-            async for some in fed(answer, unpacked):
+            codec = answer.headers.get(CODEC_HEADER, "")
+            if codec not in ("", fields.get(ACCEPT_HEADER)):
+                raise garbled("contents packed in a way nobody asked for")
+            pieces = unpacked(answer.pieces(), opener_of(codec))
+            async for some in fed(pieces, lambda data: list(reader.feed(data))):
                 for one in some:
                     ended += isinstance(one, Result)
                     if ended > len(files):

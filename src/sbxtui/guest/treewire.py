@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sbxguest.tree import BadRecord, TreeError
+from sbxguest.tree.codec import Opener
 from sbxguest.tree.entry import DIGEST_NAME, check_path, from_text
 from sbxtui.core.errors import Conflict, FileMissing, SbxError, Unsupported
 from sbxtui.core.text import harmless_line
 from sbxtui.guest.faults import garbled
 from sbxtui.guest.filewire import text
-from sbxtui.guest.http1 import Answer
 
 _T = TypeVar("_T")
 # Of guests that do not say.
@@ -131,13 +132,35 @@ def _fault(exc: TreeError) -> SbxError:
     return kind(harmless_line(exc.message), details={"guest_code": harmless_line(exc.code)})
 
 
-async def fed(answer: Answer, feed: Callable[[bytes], _T]) -> AsyncIterator[_T]:
+async def fed(pieces: AsyncIterable[bytes], feed: Callable[[bytes], _T]) -> AsyncIterator[_T]:
     """What `feed` makes of each piece of an answer.
 
     Raises:
         GuestUnreachable: It is no stream of records. SbxError: What the guest says of why it cannot go on.
     """
-    async for piece in answer.pieces():
+    async for piece in pieces:
         with sound_records():
             made = feed(piece)
         yield made
+
+
+async def unpacked(pieces: AsyncIterable[bytes], opener: Opener | None) -> AsyncIterator[bytes]:
+    """What the pieces of an answer hold, each part unpacked when it is asked for: all of them may be more than there is
+    memory.
+
+    Raises:
+        GuestUnreachable: They are not packed so.
+    """
+    async for piece in pieces:
+        if opener is None:
+            yield piece
+            continue
+        parts = opener.open([piece])
+        while True:
+            with sound_records():
+                part = next(parts, b"")
+            if not part:
+                break
+            yield part
+            # Nor may whatever else there is to do wait for a part that says nothing, and the thousands behind it.
+            await asyncio.sleep(0)
