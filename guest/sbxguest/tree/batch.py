@@ -17,7 +17,18 @@ from sbxguest.tree.entry import BadRecord, State, new_digest
 from sbxguest.tree.frames import INLINE_BYTES, TreeFrame, decode_trailer, sound_frames
 from sbxguest.tree.journal import BatchJournal, mark_of
 from sbxguest.tree.newfolders import NewFolders
-from sbxguest.tree.ops import Op, OpKind, Outcome, Result, Source, decode_op, encode_done, encode_result
+from sbxguest.tree.ops import (
+    NewFile,
+    Op,
+    OpKind,
+    Outcome,
+    Result,
+    Source,
+    decode_new_file,
+    decode_op,
+    encode_done,
+    encode_result,
+)
 from sbxguest.tree.pending import BuiltFiles, Pending, blob_of
 from sbxguest.tree.report import TreeError, code_of
 from sbxguest.tree.root import split
@@ -135,16 +146,15 @@ class Batch:
     def _one_by_one(self, files: BuiltFiles) -> list[Pending]:
         """Files whose folder could not be put in its place, or was made by another request with the same batch."""
         pendings: list[Pending] = []
-        for seq, record in enumerate(files.records, files.seq):
+        for seq, (record, mark) in enumerate(zip(files.records, files.marks, strict=True), files.seq):
             op, _ = decode_op(record)
-            mark = mark_of(record)
             pendings.append(Pending(seq, op, mark, self._journal.find(seq, mark), self._folders.name_of(op.path)))
         return pendings
 
     def _made_with_their_folder(self, files: BuiltFiles) -> list[bytes]:
         results = [encode_done(seq, state) for seq, state in enumerate(files.states, files.seq)]
-        for record, result in zip(files.records, results, strict=True):
-            self._journal.add(mark_of(record), result)
+        for mark, result in zip(files.marks, results, strict=True):
+            self._journal.add(mark, result)
         return results
 
     def _made(self, pending: Pending, uses: Counter[bytes], on_made: Callable[[bytes, State | None], None]) -> bytes:
@@ -203,39 +213,42 @@ class Batch:
     def _begin(self, payload: bytes) -> None:
         if self._incoming is not None or self._skip_bytes:
             raise BadRecord("a content is cut off")
-        op, at = decode_op(payload)
-        record = payload[:at]
-        self._digest.update(record)
-        if self._count == MAX_OPS:
-            raise TreeError("too_large", f"a batch may have {MAX_OPS} operations")
-        mark = mark_of(record)
-        pending = Pending(self._count, op, mark, self._journal.find(self._count, mark))
-        self._count += 1
-        if op.kind is _PUT and op.source is _INLINE:
-            content = self._content_of(op, payload[at:])
-            if content is not None and self._is_built(pending, record, content):
-                return
-            self._steps.append(pending)
-            self._take_in(pending, content)
+        new = decode_new_file(payload)
+        if new is not None:
+            self._begin_new(new)
             return
-        self._steps.append(pending)
+        op, at = decode_op(payload)
+        pending = self._pending(op, payload[:at])
         if op.kind is not _PUT:
             self._build(pending)
+        elif op.source is _INLINE:
+            self._begin_content(pending, payload[at:])
         elif op.source is Source.KNOWN and pending.done is None and op.goal is not None:
             self._copy_known(pending, op.goal.content)
 
-    def _content_of(self, op: Op, packed: bytes) -> bytes | None:
-        """The content of an operation; None if it is still to come.
+    def _pending(self, op: Op, record: bytes) -> Pending:
+        """Take note of an operation, and see whether it was made before."""
+        seq = self._counted(record, op.size_bytes if op.kind is _PUT and op.source is _INLINE else 0)
+        mark = mark_of(record)
+        pending = Pending(seq, op, mark, self._journal.find(seq, mark))
+        self._steps.append(pending)
+        return pending
+
+    def _counted(self, record: bytes, size_bytes: int) -> int:
+        """Count one more operation, and how long the content is that comes with it; returns its number.
 
         Raises:
-            TreeError: There is too much of it. BadRecord: It has another length.
+            TreeError: There is too much of either.
         """
-        self._size_bytes += op.size_bytes
-        if op.size_bytes > INLINE_BYTES or self._size_bytes > MAX_BYTES:
+        self._digest.update(record)
+        seq = self._count
+        self._count += 1
+        self._size_bytes += size_bytes
+        if seq >= MAX_OPS:
+            raise TreeError("too_large", f"a batch may have {MAX_OPS} operations")
+        if size_bytes > INLINE_BYTES or self._size_bytes > MAX_BYTES:
             raise TreeError("too_large", "this content must be uploaded by itself, or the batch be divided")
-        if packed and len(packed) != op.size_bytes:
-            raise BadRecord("a content is not as long as was said")
-        return packed if packed or not op.size_bytes else None
+        return seq
 
     def _build(self, pending: Pending) -> None:
         """Make a folder, or a link in one that is built already, ready for its place."""
@@ -247,26 +260,36 @@ class Batch:
         elif self._folders.holds(split(op.path)[0]):
             pending.built = self._folders.link(op.path, op.goal.content)
 
-    def _is_built(self, pending: Pending, record: bytes, content: bytes) -> bool:
-        """Build a file if it is a new one in a new folder; there is nothing else to do for it then."""
-        op = pending.op
-        if op.goal is None or op.expect is not None or pending.done is not None:
-            return False
-        try:
-            state = self._folders.file(op.path, content, op.goal)
-        except OSError as exc:
-            pending.problem = code_of(exc)
-            return False
-        if state is None:
-            return False
-        folder, _ = split(op.path)
-        last = self._steps[-1] if self._steps else None
-        if isinstance(last, BuiltFiles) and last.folder == folder:
-            last.records.append(record)
-            last.states.append(state)
-        else:
-            self._steps.append(BuiltFiles(pending.seq, folder, [record], [state]))
-        return True
+    def _begin_new(self, new: NewFile) -> None:
+        seq = self._counted(new.record, len(new.content))
+        mark = mark_of(new.record)
+        done, problem = self._journal.find(seq, mark), ""
+        if done is None:
+            try:
+                if (state := self._folders.file(new)) is not None:
+                    self._add_built(seq, mark, new, state)
+                    return
+            except OSError as exc:
+                problem = code_of(exc)
+        pending = Pending(seq, new.op, mark, done, problem=problem)
+        self._steps.append(pending)
+        self._take_in(pending, new.content)
+
+    def _add_built(self, seq: int, mark: int, new: NewFile, state: State) -> None:
+        folder, _ = split(new.path)
+        last = self._steps[-1]
+        if not isinstance(last, BuiltFiles) or last.folder != folder:
+            last = BuiltFiles(seq, folder)
+            self._steps.append(last)
+        last.records.append(new.record)
+        last.marks.append(mark)
+        last.states.append(state)
+
+    def _begin_content(self, pending: Pending, packed: bytes) -> None:
+        size_bytes = pending.op.size_bytes
+        if packed and len(packed) != size_bytes:
+            raise BadRecord("a content is not as long as was said")
+        self._take_in(pending, packed if packed or not size_bytes else None)
 
     def _take_in(self, pending: Pending, content: bytes | None) -> None:
         """Keep a content, or begin to if it is still to come (None)."""

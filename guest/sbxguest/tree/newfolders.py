@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sbxguest.tree.entry import State, new_digest
+from sbxguest.tree.ops import NewFile
 from sbxguest.tree.root import FOLDER_FLAGS, look, split, state_of
 from sbxguest.tree.stage import Stage, write_all
 
@@ -97,27 +98,26 @@ class NewFolders:
         self._folders[path] = built
         return _noted(built, path, state)
 
-    def file(self, path: bytes, content: bytes, goal: State) -> State | None:
+    def file(self, new: NewFile) -> State | None:
         """Make a file in a folder that is being built; None if it has to be made by itself, or is another content.
 
         Raises:
             OSError: The disk refuses. Nothing is left of it then.
         """
-        folder, _, name = path.rpartition(b"/")
+        folder, _, name = new.path.rpartition(b"/")
         built = self._folders.get(folder)
         if built is None:
             return None
-        digest = new_digest(content).digest()
-        if digest != goal.content:
+        if new_digest(new.content).digest() != new.digest:
             return None
         folder_fd = self._opened(built)
-        mode = _PROGRAM_MODE if goal.is_executable else _FILE_MODE
+        mode = _PROGRAM_MODE if new.is_executable else _FILE_MODE
         try:
             fd = os.open(name, _CREATE_FLAGS, mode, dir_fd=folder_fd)
         except FileExistsError:
             return None
         try:
-            write_all(fd, content, self._make_room)
+            write_all(fd, new.content, self._make_room)
             self._own(fd)
             found = os.fstat(fd)
             if found.st_mode & 0o7777 != mode:
@@ -130,8 +130,8 @@ class NewFolders:
         finally:
             os.close(fd)
         # Nobody else has seen it yet, and this look was before anybody can; it was written to just now.
-        state = State.of_file(found, digest, is_racy=not self._stage.has_exact_times)
-        built.made[path] = state
+        state = State.of_file(found, new.digest, is_racy=not self._stage.has_exact_times)
+        built.made[new.path] = state
         return state
 
     def link(self, path: bytes, target: bytes) -> State | None:

@@ -20,6 +20,7 @@ from sbxguest.tree.entry import (
     BadRecord,
     Kind,
     State,
+    check_path,
     decode_path,
     decode_state,
     encode_goal,
@@ -35,9 +36,9 @@ _RESULT = struct.Struct(">QBB")
 _DONE_HEAD = struct.Struct(">Qxx")
 _NO_PATH = b"\0\0"
 _NOTHING = encode_state(None)
-# Behind the path of a file that comes with its digest: no known path, and how such a goal begins.
-_FILE_GOALS = tuple(_NO_PATH + State(Kind.FILE, bytes(DIGEST_BYTES), bit)[:4] for bit in (False, True))
-_FILE_GOAL_BYTES, _FILE_GOAL_START_BYTES = CONTENT_AT + DIGEST_BYTES, len(_FILE_GOALS[0])
+# What is between the path and the digest of a new file, by its executable bit.
+_BEFORE_DIGEST = {_NO_PATH + State(Kind.FILE, bytes(DIGEST_BYTES), bit)[:CONTENT_AT]: bit for bit in (False, True)}
+_BEFORE_DIGEST_BYTES = len(_NO_PATH) + CONTENT_AT
 
 
 class OpKind(StrEnum):
@@ -77,7 +78,7 @@ class Outcome(IntEnum):
 
 _OP_CODES = {kind: code for code, kind in enumerate(OpKind, start=1)}
 _OP_KINDS = {code: kind for kind, code in _OP_CODES.items()}
-_PUT_CODE = _OP_CODES[OpKind.PUT]
+_NEW_FILE_START = bytes((_OP_CODES[OpKind.PUT], Source.INLINE))
 # Looking a member up by its number is slow, and there are as many as there are files.
 _SOURCES = {int(source): source for source in Source}
 _OUTCOMES = {int(outcome): outcome for outcome in Outcome}
@@ -119,6 +120,29 @@ class Op(NamedTuple):
     size_bytes: int = 0
     source: Source = Source.INLINE
     known_path: bytes = b""
+
+
+class NewFile(NamedTuple):
+    """A file that is to be made where nothing is expected, and all of its content.
+
+    Attributes:
+        path: Where.
+        digest: Of the content.
+        is_executable: Its executable bit.
+        record: The bytes of the operation.
+        content: What it is to hold; not checked yet.
+    """
+
+    path: bytes
+    digest: bytes
+    is_executable: bool
+    record: bytes
+    content: bytes
+
+    @property
+    def op(self) -> Op:
+        """The operation."""
+        return Op(OpKind.PUT, self.path, State(Kind.FILE, self.digest, self.is_executable), None, len(self.content))
 
 
 class Result(NamedTuple):
@@ -168,15 +192,9 @@ def decode_op(data: bytes) -> tuple[Op, int]:
     if code not in _OP_KINDS or source not in _SOURCES:
         raise BadRecord("an operation of an unknown kind")
     path, at = decode_path(data, _HEAD.size)
-    goal_at = at + len(_NO_PATH)
-    expect_at = goal_at + _FILE_GOAL_BYTES
-    end = expect_at + CONTENT_AT
-    # Nearly all that an empty folder is sent is such a file, where nothing is expected: it is told by its bytes.
-    if code == _PUT_CODE and data[at : at + _FILE_GOAL_START_BYTES] in _FILE_GOALS and data[expect_at:end] == _NOTHING:
-        return Op(OpKind.PUT, path, State.packed(data[goal_at:expect_at]), None, size_bytes, _SOURCES[source]), end
     known_path = b""
-    if data[at:goal_at] == _NO_PATH:
-        at = goal_at
+    if data[at : at + 2] == _NO_PATH:
+        at += 2
     else:
         known_path, at = decode_path(data, at)
     goal, at = decode_state(data, at)
@@ -184,6 +202,29 @@ def decode_op(data: bytes) -> tuple[Op, int]:
     op = Op(_OP_KINDS[code], path, goal, expect, size_bytes, _SOURCES[source], known_path)
     check_op(op)
     return op, at
+
+
+def decode_new_file(data: bytes) -> NewFile | None:
+    """What an operation with all of its content behind it makes, if that is a file and nothing is expected.
+
+    It is told by its bytes, for there is one for each file of a first sync.
+
+    Raises:
+        BadRecord: It has a path that leads out of a tree.
+    """
+    if data[:2] != _NEW_FILE_START or len(data) < _NEW_HEAD.size:
+        return None
+    _, _, size_bytes, path_bytes = _NEW_HEAD.unpack_from(data)
+    path_end = _NEW_HEAD.size + path_bytes
+    digest_at = path_end + _BEFORE_DIGEST_BYTES
+    digest_end = digest_at + DIGEST_BYTES
+    end = digest_end + CONTENT_AT
+    is_executable = _BEFORE_DIGEST.get(data[path_end:digest_at])
+    if is_executable is None or data[digest_end:end] != _NOTHING or len(data) - end != size_bytes:
+        return None
+    path = data[_NEW_HEAD.size : path_end]
+    check_path(path)
+    return NewFile(path, data[digest_at:digest_end], is_executable, data[:end], data[end:])
 
 
 def check_op(op: Op) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sbxguest.tree.entry import State
 from sbxguest.tree.ops import Op, OpKind, Result, Source
@@ -41,13 +41,15 @@ class BuiltFiles:
         seq: The number of the first.
         folder: The path of the folder.
         records: The operations.
+        marks: As of a `Pending`.
         states: What will stand there.
     """
 
     seq: int
     folder: bytes
-    records: list[bytes]
-    states: list[State]
+    records: list[bytes] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
 
 
 def blob_of(pending: Pending) -> bytes:
