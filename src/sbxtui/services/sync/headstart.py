@@ -137,13 +137,14 @@ class HeadStart:
 
     def _sorted_out(self, changes: Sequence[Change]) -> tuple[dict[Path, Change], list[Change]]:
         """Those that make just what is on its way, and those of which nothing is on its way."""
+        state_at, side = self._states.get, Side.GUEST
         planned: dict[Path, Change] = {}
         rest: list[Change] = []
         for one in changes:
-            state = self._states.get(one.path)
+            state = state_at(one.path)
             if state is None:
                 rest.append(one)
-            elif one.side is Side.GUEST and one.expect is None and state.is_exactly(one.entry):
+            elif one.side is side and one.expect is None and state.is_exactly(one.entry):
                 planned[one.path] = one
         return planned, rest
 

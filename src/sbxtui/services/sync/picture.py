@@ -70,7 +70,7 @@ class Picture:
         """The same where nothing stood: what a listing names in it, a folder always before what is in that."""
         noted = self.notes.items()
         self.notes = {one.path: one.code for one in records if isinstance(one, Note)}
-        self.states = dict(_copied(one) for one in records if not isinstance(one, Note))
+        self.states = dict([_copied(one) for one in records if not isinstance(one, Note)])
         self._children = Counter(map(parent_of, self.states))
         self.is_complete = True
         return self.states.keys() | {path for path, _ in noted ^ self.notes.items()}
