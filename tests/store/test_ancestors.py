@@ -38,6 +38,16 @@ def test_what_is_agreed_on_comes_back_byte_for_byte_with_both_stamps(tmp_path: P
     again.close()
 
 
+@pytest.mark.parametrize("count", [1, 99, 100, 101, 250])
+def test_however_many_paths_are_agreed_on_at_once_all_are_written_down(tmp_path: Path, count: int) -> None:
+    base = {b"f%d" % number: Agreed(FILE, State(Kind.LINK, b"%d" % number)) for number in range(count)}
+    with contextlib.closing(Ancestors.open(tmp_path / "link.db")) as ancestors:
+        ancestors.record(base)
+        assert ancestors.base() == base
+        ancestors.record(dict.fromkeys(base))
+        assert ancestors.base() == {}
+
+
 def test_what_was_agreed_on_by_another_digest_is_agreed_on_no_more(tmp_path: Path) -> None:
     file = tmp_path / "link.db"
     first = Ancestors.open(file)
