@@ -140,6 +140,8 @@ async def test_a_cut_at_any_point_is_healed_by_comparing_again(tmp_path: Path) -
                 is_cut = True
                 two.guest.fault = lambda point: None
                 await two.cycle.compare()
+            # Also where all of it was there before the cut.
+            assert two.cycle.status.pending == 0
             for number in range(4):
                 assert two.both(f"d{number}/f") == (str(number), str(number))
         if not is_cut:

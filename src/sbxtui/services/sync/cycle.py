@@ -200,8 +200,9 @@ class Cycle:
         self._refused = {} if asked is None else self._refused_elsewhere(asked)
         self.status.failed = dict(self._refused)
         changes = [change for change in planned.changes if change.side is Side.GUEST]
+        # Also when there are none: what a cut left to be done may have been done before the cut.
+        self.status.pending = len(changes)
         if changes:
-            self.status.pending = len(changes)
             self.tell(doing)
             progress = self._progress(len(changes), doing)
             await self._take_note(await self.pair.push(changes, progress, head_start=ahead))
