@@ -5,9 +5,9 @@ from __future__ import annotations
 from sbxtui.core.errors import Incomplete
 from sbxtui.core.text import harmless_line
 from sbxtui.services.sync.cycle import Cycle
+from sbxtui.services.sync.made import CHANGED_MEANWHILE
 from sbxtui.services.sync.model import Path
 from sbxtui.services.sync.status import shown
-from sbxtui.services.sync.transfer import CHANGED_MEANWHILE
 
 _NAMED = 5
 # Nobody expects a socket in the sandbox.

@@ -18,11 +18,11 @@ from sbxtui.services.sync.halts import Halt, find_lost_root
 from sbxtui.services.sync.headstart import HeadStart, head_start
 from sbxtui.services.sync.ignores import decides_what_is_left_out
 from sbxtui.services.sync.intake import Intake
+from sbxtui.services.sync.made import CHANGED_MEANWHILE
 from sbxtui.services.sync.model import Change, Difference, OnConflict, Path, Plan, Side
 from sbxtui.services.sync.pair import Outcomes, Pair
 from sbxtui.services.sync.resolve import decide
 from sbxtui.services.sync.status import LinkState, Status
-from sbxtui.services.sync.transfer import CHANGED_MEANWHILE
 from sbxtui.services.sync.watch import EVERYTHING
 
 # Looking at that many one by one takes longer than looking at everything.

@@ -11,6 +11,7 @@ from sbxtui.core.model import Registration
 from sbxtui.home import Home
 from sbxtui.services.sync.compare import patch_of
 from sbxtui.services.sync.intake import Intake
+from sbxtui.services.sync.made import CHANGED_MEANWHILE
 from sbxtui.services.sync.model import Change, Difference, Mode, Op, Path, Side, ancestors
 from sbxtui.services.sync.pair import Outcomes, Pair
 from sbxtui.services.sync.resolve import keep_both, merge, resolve
@@ -18,7 +19,6 @@ from sbxtui.services.sync.review import Reviewed, check_halts, is_asked, only_se
 from sbxtui.services.sync.spec import SyncSpec, local_root
 from sbxtui.services.sync.status import shown
 from sbxtui.services.sync.syncs import Syncs
-from sbxtui.services.sync.transfer import CHANGED_MEANWHILE
 from sbxtui.services.sync.undo import batches_of, last_batch, undo
 from sbxtui.services.sync.views import ChangeView, ConflictView, SyncView
 from sbxtui.store.ancestors import Batch

@@ -25,8 +25,9 @@ from sbxtui.core.errors import AccessDenied
 from sbxtui.guest.tree import GuestTree, Wanted
 from sbxtui.home import private_dir
 from sbxtui.services.sync.folder import Folder
+from sbxtui.services.sync.made import CHANGED_MEANWHILE, Made
 from sbxtui.services.sync.model import Change, Op, Path
-from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Made, in_batches, size_of, wire_op
+from sbxtui.services.sync.transfer import in_batches, size_of, wire_op
 
 _CHUNK_BYTES = 1024 * 1024
 _NOT_IN_TRASH = "not_in_trash"

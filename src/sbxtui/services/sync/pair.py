@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
-from sbxguest.tree import Outcome, State
+from sbxguest.tree import State
 from sbxguest.tree.ignore import RuleTable
 from sbxtui.guest.tree import GuestTree
 from sbxtui.guest.treewire import TreeHello
@@ -16,17 +16,17 @@ from sbxtui.services.sync.halts import FIRST_DELETES, LARGE_SEED, Halt, Roots, f
 from sbxtui.services.sync.headstart import HeadStart
 from sbxtui.services.sync.ignores import without_ignored
 from sbxtui.services.sync.intake import Intake
+from sbxtui.services.sync.made import Made, taken_in
 from sbxtui.services.sync.model import Change, Difference, Mode, Op, Path, Plan, Side
 from sbxtui.services.sync.outcomes import Outcomes as Outcomes
 from sbxtui.services.sync.picture import Picture, above_of, part_of, scope_of, within
 from sbxtui.services.sync.plan import plan
 from sbxtui.services.sync.safety import refused_of, without
 from sbxtui.services.sync.standing import standing
-from sbxtui.services.sync.transfer import CHANGED_MEANWHILE, Gone, Made, Upload, reached, size_of
+from sbxtui.services.sync.transfer import Gone, Upload, size_of
 from sbxtui.store.ancestors import Agreed, Ancestors, Dispute, Step
 
 # Looked up for every file.
-_DONE = Outcome.DONE
 _ROOTS = ("local_root", "guest_root")
 # What a person agreed to for the first comparison, and the halt that is none then: a mirror deletes what only the
 # sandbox has; very much is sent.
@@ -331,25 +331,7 @@ class Pair:
     ) -> list[Step]:
         """Write down what became of a batch; returns what was changed."""
         is_here = side is Side.LOCAL
-        picture = self.local if is_here else self.there
-        done: list[Change] = []
-        steps: list[Step] = []
-        for change, result in made:
-            path = change.path
-            if result is None or result.code == "wrong_content":
-                outcomes.again.add(path)
-            elif result.outcome is _DONE:
-                # A path may be changed twice: a file goes, a folder comes.
-                before, now = picture.states.get(path), reached(change, result.state)
-                picture.put(path, now)
-                # What was only added to the sandbox may be removed by anybody.
-                if before is not None or is_here:
-                    steps.append(Step(side.value, path, before, now))
-                done.append(change)
-            elif result.outcome is Outcome.MISMATCH:
-                outcomes.moved_on.add(path)
-            else:
-                outcomes.failed[path] = result.code or CHANGED_MEANWHILE
+        done, steps = taken_in(made, side, self.local if is_here else self.there, outcomes)
         outcomes.done += [change.path for change in done]
         if not is_here:
             self._gone.note(done)

@@ -105,6 +105,14 @@ class Picture:
             self._children[parent_of(path)] += 1
         self.states[path] = state
 
+    def put_new(self, states: Mapping[Path, State]) -> bool:
+        """The same of many paths at once, if nothing stands there or below; False, and nothing done, if it does."""
+        if not (self.states.keys().isdisjoint(states) and self._children.keys().isdisjoint(states)):
+            return False
+        self._children.update(map(parent_of, states))
+        self.states.update(states)
+        return True
+
     def below(self, path: Path) -> list[Path]:
         """What stands below a path."""
         if not self._children.get(path):

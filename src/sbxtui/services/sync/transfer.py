@@ -19,7 +19,7 @@ from sbxtui.guest.treewire import BlobState
 from sbxtui.services.sync.ahead import one_ahead
 from sbxtui.services.sync.folder import Folder, SmallFiles
 from sbxtui.services.sync.largestart import begun_name
-from sbxtui.services.sync.made import Made as Made
+from sbxtui.services.sync.made import Made
 from sbxtui.services.sync.model import Change, Op, Path, ancestors, parent_of
 
 # A batch takes effect at its end, and one that is cut is sent again.
@@ -27,18 +27,7 @@ BATCH_OPS = 2_000
 _BATCH_BYTES = 16 * 1024 * 1024
 _CONTENT_MISSING = "content_missing"
 _GONE_KEPT = 10_000
-# A file that was changed after it was looked at: the next look finds it.
 _MAKING = frozenset({Op.MKDIR, Op.PUT, Op.LINK, Op.CHMOD})
-CHANGED_MEANWHILE = "changed_meanwhile"
-
-
-def reached(change: Change, found: State | None) -> State | None:
-    """What stands at a path after a change was made there: what was wanted, with the stamp it got."""
-    if change.entry is None:
-        return None
-    if found == change.entry:
-        return found
-    return change.entry.with_stamp(None if found is None else found.stamp)
 
 
 class Gone:

@@ -16,9 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from sbxguest.tree import Outcome, Result, Source, Stamp, State
 from sbxtui.guest.treebodies import Step as GuestStep
 from sbxtui.services.sync.intake import Intake
+from sbxtui.services.sync.made import CHANGED_MEANWHILE
 from sbxtui.services.sync.model import Change, Kind, Mode, Op, Path, Side
 from sbxtui.services.sync.pair import Outcomes, Pair
-from sbxtui.services.sync.transfer import BATCH_OPS, CHANGED_MEANWHILE, size_of, wire_op
+from sbxtui.services.sync.transfer import BATCH_OPS, size_of, wire_op
 from sbxtui.store.ancestors import Agreed, Batch, Step
 
 _EVERY_BATCH = 1000
