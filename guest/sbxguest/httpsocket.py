@@ -54,7 +54,8 @@ class HttpSocket(HttpToolsProtocol, asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Of asyncio."""
         if self._large is None:
-            self.data_received(bytes(memoryview(_read)[:nbytes]))
+            # The parser copies what it keeps.
+            self.data_received(memoryview(_read)[:nbytes])  # type: ignore[arg-type]  # it takes all that lies in memory
             return
         self._large.filled(nbytes)
         if not self._large.left_bytes:
