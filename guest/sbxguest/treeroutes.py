@@ -82,7 +82,7 @@ async def scan(request: Request) -> Response:
     )
     # Where nobody asks for changes, taking note of them would cost as much as making them.
     cursor = "" if body.get("cursor") is False else await (await tree.feed()).cursor()
-    return _stream(beating(manifest_pieces(tree, paths, options, cursor), stop))
+    return _stream(beating(manifest_pieces(tree, paths, options, cursor), stop), request)
 
 
 def _ignore_texts(said: Any) -> dict[bytes, tuple[bytes, ...]]:
@@ -134,7 +134,7 @@ async def batch(request: Request) -> Response:
     results = _results(tree, incoming, batch_id)
     # What was never begun has no end that runs when it is let go of.
     await anext(results)
-    return _stream(results)
+    return _stream(results, request)
 
 
 async def _results(tree: OpenTree, incoming: Batch, batch_id: str) -> AsyncGenerator[bytes, None]:
@@ -232,9 +232,13 @@ async def read(request: Request) -> Response:
     if not isinstance(files, list) or len(files) > _MAX_READS:
         raise WireError(400, "bad_request", f"`files` must be a list of at most {_MAX_READS}")
     stop = Stop()
-    pieces = beating(content_pieces(tree, [_wanted(one) for one in files], stop), stop)
+    return _stream(beating(content_pieces(tree, [_wanted(one) for one in files], stop), stop), request)
+
+
+def _stream(pieces: AsyncGenerator[bytes, None], request: Request) -> Response:
+    """An answer in pieces, packed if that is asked for."""
     if request.headers.get(ACCEPT_HEADER) != ZSTD:
-        return _stream(pieces)
+        return Response(200, pieces, wire.FRAMES_TYPE)
     return Response(200, _packed(pieces), wire.FRAMES_TYPE, headers=((CODEC_HEADER, ZSTD),))
 
 
@@ -261,10 +265,6 @@ async def changes(request: Request) -> Response:
     found = await (await tree.feed()).changes(request.query.get("cursor", ""), wait_s)
     paths = [to_text(path) for path in found.paths]
     return json_response({"cursor": found.cursor, "paths": paths, "must_rescan": found.must_rescan})
-
-
-def _stream(body: AsyncGenerator[bytes, None]) -> Response:
-    return Response(200, body, wire.FRAMES_TYPE)
 
 
 ROUTES = (

@@ -87,6 +87,20 @@ async def test_a_packed_batch_arrives_whole(guest: GuestProcess, far: GuestTree)
     assert (guest.workdir / "d/49").read_bytes() == b"line\n" * 49
 
 
+async def test_what_a_sandbox_far_away_tells_comes_packed(guest: GuestProcess) -> None:
+    down_bytes: list[int] = []
+    for is_far in (False, True):
+        async with running_relay(guest.port) as relay, GuestClient(relay.url, None) as client_there:
+            tree = GuestTree(client_there.transport, "", client_there.hello, is_far=is_far)
+            steps = [Step(*mkdir(b"%d of %d" % (number, is_far))) for number in range(500)]
+            assert outcomes(await tree.batch(f"b{is_far}", steps)) == [Outcome.DONE] * 500
+            assert len((await tree.scan([b""], is_deep=False)).records) == 500 * (1 + is_far)
+            down_bytes.append(relay.down_bytes)
+    near_bytes, far_bytes = down_bytes
+    # Though there is twice as much to list by then.
+    assert far_bytes < near_bytes / 2
+
+
 async def test_a_packed_upload_goes_on_where_it_was_cut(guest: GuestProcess, far: GuestTree) -> None:
     async def cut() -> AsyncIterator[bytes]:
         yield LARGE[: 2 * MIB]

@@ -337,7 +337,7 @@ SCENES = (
                 lambda driver: driver.main.notify("stop: it may not (o explains)", severity="error", timeout=600),
             ),
             Sight("explain", (*TO_API, "o"), is_over(PageScreen, "ask AWS for more")),
-            Sight("messages", ("exclamation_mark",), is_over(PageScreen, "may run 2 sandboxes")),
+            Sight("messages", (looked_up, "exclamation_mark"), is_over(PageScreen, "may run 2 sandboxes")),
         ),
     ),
     Scene("watched", watched, (Sight("agents", ("M",), lambda driver: "asks for sandbox_remove" in driver.text()),)),

@@ -151,8 +151,8 @@ class GuestTree:
         reader = manifest_reader()
         records: list[Record] = []
         size_bytes = 0
-        async with self._answer("POST", "scan", "listing the folder", json_body(document)) as answer:
-            async for some in fed(answer.pieces(), reader.feed):
+        async with self._stream("scan", "listing the folder", json_body(document)) as pieces:
+            async for some in fed(pieces, reader.feed):
                 records += some
                 size_bytes += sum(map(_size_of, some))
                 if len(records) > MAX_RECORDS or size_bytes > MAX_LISTING_BYTES:
@@ -198,8 +198,8 @@ class GuestTree:
         reader, told = result_reader(), 0
         hello = self._seen or await self.hello()
         packed, headers = self._on_its_way(body, hello)
-        async with self._answer("POST", f"batch/{batch_id}", "changing files", packed, headers=headers) as answer:
-            async for some in fed(answer.pieces(), reader.feed):
+        async with self._stream(f"batch/{batch_id}", "changing files", packed, headers) as pieces:
+            async for some in fed(pieces, reader.feed):
                 told += len(some)
                 if some and max(told - 1, *(one.seq for one in some)) >= sent():
                     raise garbled("a result of what was not asked for")
@@ -271,13 +271,7 @@ class GuestTree:
         wanted = [{"path": to_text(one.path), "digest": one.digest.hex()} for one in files]
         reader = ContentReader()
         ended = 0
-        fields = {ACCEPT_HEADER: ZSTD} if self._is_far_away() else {}
-        body = json_body({"files": wanted})
-        async with self._answer("POST", "read", "reading files", body, headers=fields) as answer:
-            codec = answer.headers.get(CODEC_HEADER, "")
-            if codec not in ("", fields.get(ACCEPT_HEADER)):
-                raise garbled("contents packed in a way nobody asked for")
-            pieces = unpacked(answer.pieces(), opener_of(codec))
+        async with self._stream("read", "reading files", json_body({"files": wanted})) as pieces:
             async for some in fed(pieces, lambda data: list(reader.feed(data))):
                 for one in some:
                     ended += isinstance(one, Result)
@@ -305,6 +299,18 @@ class GuestTree:
             if codec in hello.codecs:
                 return packed(pieces, codec), {CODEC_HEADER: codec}
         return pieces, {}
+
+    @asynccontextmanager
+    async def _stream(
+        self, endpoint: str, doing: str, body: Body, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """An answer in pieces, packed on the way where sending takes longer than packing."""
+        fields = {ACCEPT_HEADER: ZSTD} if self._is_far_away() else {}
+        async with self._answer("POST", endpoint, doing, body, headers={**(headers or {}), **fields}) as answer:
+            codec = answer.headers.get(CODEC_HEADER, "")
+            if codec not in ("", fields.get(ACCEPT_HEADER)):
+                raise garbled("an answer packed in a way nobody asked for")
+            yield unpacked(answer.pieces(), opener_of(codec))
 
     @asynccontextmanager
     async def _answer(
