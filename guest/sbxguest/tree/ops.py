@@ -35,7 +35,6 @@ _NOTHING = encode_state(None)
 _RESULT = struct.Struct(">QBB")
 _DONE_HEAD = struct.Struct(">Qxx")
 _NO_PATH = b"\0\0"
-_NOTHING = encode_state(None)
 # What is between the path and the digest of a new file, by its executable bit.
 _BEFORE_DIGEST = {_NO_PATH + State(Kind.FILE, bytes(DIGEST_BYTES), bit)[:CONTENT_AT]: bit for bit in (False, True)}
 _BEFORE_DIGEST_BYTES = len(_NO_PATH) + CONTENT_AT

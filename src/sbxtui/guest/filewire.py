@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ from sbxtui.core.model import FileInfo
 from sbxtui.core.text import harmless_line
 from sbxtui.core.values import dataclass
 from sbxtui.guest.faults import garbled
-from sbxtui.guest.http1 import Answer
+from sbxtui.guest.http1 import Answer, let_go
 
 BATCH_BYTES = 1024 * 1024
 _MAX_LINE_BYTES = 256 * 1024
@@ -196,9 +196,7 @@ async def exactly(chunks: AsyncIterable[bytes], size_bytes: int, path: str) -> A
             if left < 0:
                 break
     finally:
-        # What is sent no further shall let go of its file now, not when somebody collects it.
-        if isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
+        await let_go(chunks)
     if left:
         raise SourceChanged(f"the source of {shown(path)} changed its size while it was sent", hint="try again")
     if held:

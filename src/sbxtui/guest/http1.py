@@ -253,9 +253,7 @@ class Connection(asyncio.Protocol):
                     write(piece)
                     await self._until_taken(patience)
         finally:
-            # What is sent no further shall let go of its file now, not when somebody collects it.
-            if isinstance(body, AsyncGenerator):
-                await body.aclose()
+            await let_go(body)
         if is_chunked:
             self._write(b"0\r\n\r\n")
         self._is_sent = True
@@ -360,6 +358,12 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Of asyncio."""
         self._may_write.set()
+
+
+async def let_go(body: AsyncIterable[bytes]) -> None:
+    """Have what is sent no further let go of its file now, not when somebody collects it. Safe to repeat."""
+    if isinstance(body, AsyncGenerator):
+        await body.aclose()
 
 
 def request_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from sbxguest.tree import Op
 from sbxguest.tree.codec import ZEROS, ZSTD, Packer, counted_zeros
 from sbxguest.tree.frames import BatchWriter, data_frames
+from sbxtui.guest.http1 import let_go
 
 _SEND_BYTES = 256 * 1024
 # Less than 50 Mbit/s; and what of it is enough to know.
@@ -49,9 +50,7 @@ async def packed(pieces: AsyncIterable[bytes], codec: str) -> AsyncGenerator[byt
         if packer is not None:
             yield packer.end()
     finally:
-        # What is sent no further shall let go of its file now, not when somebody collects it.
-        if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()
+        await let_go(pieces)
 
 
 class _Gauge:

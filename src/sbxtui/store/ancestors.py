@@ -339,7 +339,7 @@ def _insert_steps(connection: sqlite3.Connection, number: int, steps: Sequence[S
 
 
 def _blob(state: State | None) -> bytes:
-    """As SQLite takes it at once: bytes, and no more than that."""
+    """As SQLite takes it: bytes, and no subclass of theirs."""
     return bytes(encode_state(state))
 
 
